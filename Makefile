@@ -1,0 +1,89 @@
+# make demo | test | check | lock | install PREFIX=/usr/local DESTDIR=
+# Needs python3 (3.11 or newer, with venv and pip) and make; everything else goes into .venv, from the lock files.
+
+PYTHON ?= python3
+UV ?= uv
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+WORKERS ?= 2
+PYTEST_ARGS ?=
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+SYSCONFDIR ?= $(if $(filter /usr /usr/local,$(PREFIX)),/etc,$(PREFIX)/etc)
+LIB := $(PREFIX)/lib/llmgate
+INSTALL := install
+
+.PHONY: demo test slow check format lock install clean
+
+demo: $(VENV)/.run
+	@$(BIN)/llmgate demo
+
+# The tests marked slow run in CI: make slow.
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+
+slow: $(VENV)/.dev
+	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+
+# mandoc is used where it is there; in CI it must be.
+check: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	@if command -v mandoc >/dev/null; then \
+	  ! mandoc -T lint man/*.[1-8] | grep -v 'referenced manual not found' >&2; \
+	elif [ -n "$(CI)" ]; then echo "mandoc is not installed" >&2; exit 1; \
+	else echo "mandoc is not installed: the man pages were not checked"; fi
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# What llmgate needs to run, and llmgate itself, bound to this folder.
+$(VENV)/.run: requirements/run.txt requirements/build.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "llmgate needs Python 3.11 or newer")'
+	$(PYTHON) -m venv --clear $(VENV)
+	$(PIP) install --quiet --require-hashes -r requirements/run.txt -r requirements/build.txt
+	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# What its checks and tests need; an old anthropic SDK lies in a folder of its own, beside the current one.
+$(VENV)/.dev: $(VENV)/.run requirements/dev.txt requirements/anthropic-old.txt
+	$(PIP) install --quiet --require-hashes -r requirements/dev.txt
+	$(PIP) install --quiet --require-hashes --upgrade --target $(VENV)/anthropic-old -r requirements/anthropic-old.txt
+	@touch $@
+
+# Takes the newest versions that pyproject.toml allows. No header: it would name this machine's paths.
+COMPILE = $(UV) pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
+lock:
+	$(COMPILE) pyproject.toml -o requirements/run.txt
+	$(COMPILE) -c requirements/run.txt --group build -o requirements/build.txt
+	$(COMPILE) -c requirements/run.txt -c requirements/build.txt pyproject.toml --group dev -o requirements/dev.txt
+	$(COMPILE) --group anthropic-old -o requirements/anthropic-old.txt
+
+# llmgate in a Python environment of its own under PREFIX/lib/llmgate; the settings file is left alone where there is one.
+install: $(VENV)/.run
+	rm -rf dist $(DESTDIR)$(LIB)
+	$(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	$(PYTHON) -m venv $(DESTDIR)$(LIB)
+	$(DESTDIR)$(LIB)/bin/python -m pip install --quiet --require-hashes -r requirements/run.txt
+	$(DESTDIR)$(LIB)/bin/python -m pip install --quiet --no-deps dist/llmgated-*.whl
+	$(INSTALL) -d $(DESTDIR)$(PREFIX)/bin
+	printf '#!/bin/sh\nexec %s/bin/python -I -m llmgate "$$@"\n' "$(LIB)" > $(DESTDIR)$(PREFIX)/bin/llmgate
+	chmod 755 $(DESTDIR)$(PREFIX)/bin/llmgate
+	for page in man/*.[1-8]; do \
+	  $(INSTALL) -D -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page##*/} || exit 1; done
+	for scope in system user; do \
+	  $(INSTALL) -d $(DESTDIR)$(PREFIX)/lib/systemd/$$scope && \
+	  sed 's|/usr/bin/llmgate|$(PREFIX)/bin/llmgate|' etc/systemd/$$scope/llmgate.service \
+	    > $(DESTDIR)$(PREFIX)/lib/systemd/$$scope/llmgate.service || exit 1; done
+	$(INSTALL) -D -m 644 etc/llmgate.toml $(DESTDIR)$(PREFIX)/share/doc/llmgate/llmgate.toml
+	$(INSTALL) -m 644 README.md CHANGELOG.md LICENSE $(DESTDIR)$(PREFIX)/share/doc/llmgate/
+	[ -e $(DESTDIR)$(SYSCONFDIR)/llmgate/llmgate.toml ] || \
+	  $(INSTALL) -D -m 644 etc/llmgate.toml $(DESTDIR)$(SYSCONFDIR)/llmgate/llmgate.toml
+
+clean:
+	rm -rf $(VENV) dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

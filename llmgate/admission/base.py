@@ -1,0 +1,70 @@
+"""What the conductor may ask of an admission, whatever keeps the queue: one process's memory, later a shared store."""
+
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Protocol, Self
+
+from llmgate.core.caller import Caller
+from llmgate.core.line import Position
+from llmgate.errors import Outcome
+
+
+class Place(Protocol):
+    """One request's place at one upstream, held by `async with`.
+
+    Leaving the block gives everything back, with the outcome of the exception that ended it, unless the slot was handed
+    over: then whoever owns the upstream call gives it back with `leave` or `drain`, exactly once or oftener.
+    """
+
+    async def __aenter__(self) -> Self:
+        """QueueFull or Refused where there is no room. Does not wait for the slot."""
+        ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    @property
+    def queued(self) -> bool:
+        """Whether it had to wait, or waits."""
+        ...
+
+    @property
+    def waited(self) -> float:
+        """Seconds from arrival to the slot, or until now."""
+        ...
+
+    def position(self) -> Position | None:
+        """Where it stands now; None when it does not wait."""
+        ...
+
+    def positions(self) -> AsyncIterator[Position]:
+        """Where it stands, at once and whenever that changed, the newest only; ends with the slot.
+
+        Nothing at all when a slot was free. Raises QueueTimeout, Cancelled or Refused when the wait ends otherwise.
+        """
+        ...
+
+    async def wait_admitted(self) -> None:
+        """Waits for the slot without being told positions; raises as `positions` does."""
+        ...
+
+    def hand_over(self) -> None:
+        """From here on the slot is given back by `leave` or `drain`, not by the end of the block."""
+        ...
+
+    def leave(self, outcome: Outcome) -> None:
+        """Gives the slot or the place back. Never waits; the first outcome counts."""
+        ...
+
+    def drain(self, outcome: Outcome, seconds: float | None) -> None:
+        """The request is over; the slot comes back after that long at the latest (None: only by `leave`)."""
+        ...
+
+
+class Admission(Protocol):
+    """The queues of all upstreams."""
+
+    def enter(self, upstream: str, caller: Caller, *, max_wait: float | None = None) -> Place:
+        """A place that is taken when its `async with` begins. `max_wait` (seconds) shortens the upstream's limit."""
+        ...

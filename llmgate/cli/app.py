@@ -1,0 +1,89 @@
+"""The typer app: global options, the commands, and how an error becomes a message and an exit status.
+
+Exit status: 0 fine; 1 failed; 2 usage; 3 the daemon is not running; 4 an upstream is down (`status --check`);
+for `serve` and `demo` those of sysexits.h: 69 port or socket in use, 77 permission, 78 settings.
+"""
+
+import io
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from llmgate import __version__
+from llmgate.cli import config as config_commands
+from llmgate.cli import demo, ps, serve, simulate, status, top
+from llmgate.cli.context import Context, say, wants_color
+from llmgate.cli.hoist import hoist
+from llmgate.errors import DaemonNotRunning, LlmgateError, SettingsError
+
+FAILED = 1
+NOT_RUNNING = 3
+BAD_SETTINGS = 78
+
+app = typer.Typer(
+    name="llmgate",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"llmgate {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def global_options(
+    ctx: typer.Context,
+    socket: Annotated[Path | None, typer.Option(help="The daemon's admin socket.", metavar="PATH")] = None,
+    config: Annotated[Path | None, typer.Option(help="The settings file.", metavar="FILE")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print data as JSON.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say less.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")] = False,
+    no_color: Annotated[bool, typer.Option("--no-color", help="No colour, as with NO_COLOR set.")] = False,
+    version: Annotated[  # noqa: ARG001  its callback has done the work
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """A first come, first served queue between LLM clients and LLM servers.
+
+    The options below may also stand after the command.
+    """
+    color = wants_color(os.environ, no_color, sys.stdout.isatty())
+    ctx.obj = Context(socket=socket, config=config, json=json, quiet=quiet, verbose=verbose, color=color)
+
+
+app.command()(serve.serve)
+app.command()(demo.demo)
+app.command()(simulate.simulate)
+app.command()(status.status)
+app.command()(ps.ps)
+app.command()(top.top)
+app.add_typer(config_commands.app, name="config")
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run one command and leave with its exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    try:
+        app(args=hoist(sys.argv[1:] if arguments is None else arguments), prog_name="llmgate")
+    except LlmgateError as error:
+        say(str(error))
+        sys.exit(exit_status(error))
+    sys.exit(0)
+
+
+def exit_status(error: LlmgateError) -> int:
+    if isinstance(error, DaemonNotRunning):
+        return NOT_RUNNING
+    return BAD_SETTINGS if isinstance(error, SettingsError) else FAILED

@@ -1,0 +1,76 @@
+"""`llmgate config`: look at the settings without starting anything."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from llmgate.cli.context import context_of, print_json, print_lines, say
+
+if TYPE_CHECKING:
+    from llmgate.config.load import Loaded
+    from llmgate.config.settings import UpstreamSettings
+
+app = typer.Typer(help="Look at the settings.", no_args_is_help=True)
+
+
+@app.callback()
+def config() -> None:
+    """Look at the settings."""
+
+
+@app.command()
+def check(
+    ctx: typer.Context,
+    file: Annotated[Path | None, typer.Argument(help="Settings file; else the one that serve would use.")] = None,
+) -> None:
+    """Say what would be used, or everything that is wrong (exit status 78)."""
+    from llmgate.config.load import load
+    from llmgate.errors import SettingsError
+
+    context = context_of(ctx)
+    try:
+        loaded = load(file or context.config, environ=os.environ)
+    except SettingsError as error:
+        if context.json:
+            print_json({"valid": False, "errors": str(error).splitlines()})
+        else:
+            say(str(error))
+        raise typer.Exit(os.EX_CONFIG) from None
+    if context.json:
+        print_json({"valid": True, "config": str(loaded.path or ""), "warnings": list(loaded.warnings)})
+        return
+    print_lines(_lines(loaded))
+    for warning in loaded.warnings:
+        say(warning)
+
+
+def _lines(loaded: "Loaded") -> Iterator[str]:
+    from llmgate.config.paths import default_admin_socket
+
+    settings = loaded.settings
+    yield f"file        {loaded.path or 'none found: defaults and environment'}"
+    yield f"listen      {', '.join(settings.server.listen)}"
+    yield f"admin       {settings.admin.socket or default_admin_socket(os.environ, os.getuid())}"
+    if not settings.upstreams:
+        yield "upstreams   none: add one with [upstreams.NAME], or start with serve --upstream NAME=URL"
+        return
+    yield f"upstreams   {len(settings.upstreams)}"
+    width = max(map(len, settings.upstreams))
+    for name, upstream in settings.upstreams.items():
+        yield f"  {name:<{width}}  {upstream.url}  {', '.join(_limits(upstream))}"
+
+
+def _limits(upstream: "UpstreamSettings") -> Iterator[str]:
+    from llmgate.config.units import format_duration
+
+    yield f"max_concurrent {upstream.max_concurrent}" if upstream.max_concurrent != 0 else "not gated"
+    if upstream.max_queued is not None:
+        yield f"max_queued {upstream.max_queued}"
+    if upstream.queue_timeout is not None:
+        yield f"queue_timeout {format_duration(upstream.queue_timeout)}"
+    yield f"models {' '.join(upstream.models)}" if upstream.models else "models as the server lists them"
+    if upstream.aliases:
+        yield f"aliases {' '.join(upstream.aliases)}"

@@ -1,0 +1,76 @@
+"""What the global options say, and what every command needs of it: the daemon's socket, the output, its colour."""
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from llmgate.adminclient import AdminClient
+
+
+@dataclass(frozen=True)
+class Context:
+    """The global options of one call. `json`: data goes out as JSON that begins with "schema": 1."""
+
+    socket: Path | None = None
+    config: Path | None = None
+    json: bool = False
+    quiet: bool = False
+    verbose: bool = False
+    color: bool = False
+
+    def find_socket(self) -> Path:
+        """Of --socket, the settings file of --config, the user's own daemon, the system's: the first that is there."""
+        from llmgate.adminclient import find_socket
+        from llmgate.config.paths import admin_sockets
+
+        if self.socket is not None:
+            return self.socket
+        configured = self._configured_socket()
+        return configured or find_socket(admin_sockets(os.environ, os.getuid()))
+
+    def _configured_socket(self) -> Path | None:
+        if self.config is None:
+            return None
+        from llmgate.config.load import load
+
+        return load(self.config, environ=os.environ).settings.admin.socket
+
+    def client(self, command: str) -> "AdminClient":
+        """The daemon; `command` is what its errors tell to run again."""
+        from llmgate.adminclient import AdminClient
+
+        return AdminClient(self.find_socket(), command=command)
+
+
+def context_of(ctx: typer.Context) -> Context:
+    """The global options, from whatever command."""
+    found = ctx.find_object(Context)
+    return found or Context()
+
+
+def wants_color(environ: Mapping[str, str], no_color: bool, tty: bool) -> bool:
+    """Colour only on a terminal that has it, for a person who wants it (no-color.org)."""
+    return tty and not no_color and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Data: to stdout."""
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.flush()
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    """Data as one line of JSON; it begins with the schema."""
+    print_lines([json.dumps({"schema": 1} | dict(value), ensure_ascii=False)])
+
+
+def say(text: str) -> None:
+    """All that is not data: to stderr."""
+    typer.echo(text, err=True)

@@ -1,0 +1,104 @@
+"""`llmgate ps`: one line a request, those that wait first, in the order in which they will run."""
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from llmgate.cli.context import context_of, print_json, print_lines
+from llmgate.cli.table import Cell, Row, lapse, table
+
+if TYPE_CHECKING:
+    from llmgate.adminapi import Requests, RequestView
+    from llmgate.adminclient import AdminClient
+
+HEADER = ("POS", "ID", "UPSTREAM", "STATE", "WAITED", "RUN", "MODEL", "CLIENT", "SESSION", "PURPOSE", "API", "OUT")
+STATE_STYLES = {"waiting": "full", "running": "ok", "draining": "full", "done": "dim"}
+SESSION_WIDTH, NAME_WIDTH = 14, 32
+
+
+class State(StrEnum):
+    """The states that `--state` knows."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    DRAINING = "draining"
+    DONE = "done"
+
+
+def ps(
+    ctx: typer.Context,
+    show_all: Annotated[bool, typer.Option("--all", "-a", help="Also those that ended lately.")] = False,
+    upstream: Annotated[str | None, typer.Option(help="Only those of this upstream.", metavar="NAME")] = None,
+    state: Annotated[State | None, typer.Option(help="Only those in this state.")] = None,
+) -> None:
+    """List the requests: one line each, waiting ones first."""
+    from llmgate.adminapi import as_plain
+
+    context = context_of(ctx)
+    found = _fetch(context.client("ps"), show_all, upstream, state)
+    if context.json:
+        print_json(as_plain(found))
+    elif found.requests or not context.quiet:
+        print_lines(table(HEADER, rows(found.requests, found.now_ms), color=context.color))
+
+
+def _fetch(client: "AdminClient", show_all: bool, upstream: str | None, state: State | None) -> "Requests":
+    import msgspec
+
+    found = client.requests(state=state.value if state else None, upstream=upstream)
+    requests = {request.id: request for request in found.requests}
+    if show_all and state is None:
+        ended = client.requests(state=State.DONE.value, upstream=upstream)
+        requests = {request.id: request for request in ended.requests} | requests
+    elif state is None:
+        requests = {key: request for key, request in requests.items() if request.state != State.DONE}
+    return msgspec.structs.replace(found, requests=in_order(requests.values()))
+
+
+def in_order(requests: Iterable["RequestView"]) -> list["RequestView"]:
+    """Waiting in dispatch order, then running and draining, oldest first, then those that ended, newest first."""
+    return sorted(requests, key=_rank)
+
+
+def _rank(request: "RequestView") -> tuple[int, str, int]:
+    if request.state == State.WAITING:
+        return 0, request.upstream, request.order
+    if request.state == State.DONE:
+        return 2, "", -(request.ended_ms or 0)
+    return 1, request.upstream, request.dispatched_ms or 0
+
+
+def rows(requests: Sequence["RequestView"], now_ms: int) -> list[Row]:
+    """A row for each request, which are in order; a position counts the waiting ones of its upstream."""
+    waiting: dict[str, int] = {}
+    made = []
+    for request in requests:
+        position = "-"
+        if request.state == State.WAITING:
+            waiting[request.upstream] = waiting.get(request.upstream, 0) + 1
+            position = str(waiting[request.upstream])
+        made.append(_row(request, now_ms, position))
+    return made
+
+
+def _row(request: "RequestView", now_ms: int, position: str) -> Row:
+    from llmgate.tui.cells import cut, shorten
+
+    left_queue = request.dispatched_ms or request.ended_ms or now_ms
+    ran = None if request.dispatched_ms is None else (request.ended_ms or now_ms) - request.dispatched_ms
+    return [
+        position,
+        request.id,
+        request.upstream,
+        Cell(request.outcome or request.state, STATE_STYLES.get(request.state, "")),
+        lapse(left_queue - request.arrived_ms),
+        lapse(ran),
+        cut(request.model, NAME_WIDTH, "~"),
+        cut(request.client, NAME_WIDTH, "~") or "-",
+        shorten(request.session, SESSION_WIDTH) or "-",
+        cut(request.purpose, NAME_WIDTH, "~") or "-",
+        request.api,
+        str(request.output_tokens),
+    ]

@@ -1,0 +1,89 @@
+"""`llmgate simulate`: the simulated upstream alone, until ctrl-c."""
+
+import errno
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from llmgate.cli.context import Context, context_of, print_json, say
+
+if TYPE_CHECKING:
+    from llmgate.simulator import Behaviour, Simulator
+
+IN_USE = 69
+NO_PERMISSION = 77
+
+
+def simulate(
+    ctx: typer.Context,
+    host: Annotated[str, typer.Option(help="Address to listen on.", metavar="ADDRESS")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(help="Port to listen on; 0 = any free one.", min=0, max=65535, metavar="N")
+    ] = 8000,
+    slots: Annotated[int, typer.Option(help="Requests that it works on at once.", min=1, metavar="N")] = 1,
+    hold: Annotated[str, typer.Option(help="How long a request keeps its slot at least.", metavar="TIME")] = "0s",
+    prompt: Annotated[str, typer.Option(help="Silence before the first event of an answer.", metavar="TIME")] = "0s",
+    tokens: Annotated[int, typer.Option(help="Words of an answer; max_tokens lowers it.", min=1, metavar="N")] = 16,
+    tokens_per_second: Annotated[
+        float, typer.Option(help="Speed of an answer; 0 = its words are spread over the hold.", min=0, metavar="N")
+    ] = 0.0,
+    model: Annotated[list[str] | None, typer.Option(help="A model to list; may be repeated.", metavar="NAME")] = None,
+    fail: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="refuse, break (in mid-answer) or a status, each with :RATE from 0 to 1; may be repeated.",
+            metavar="KIND[:RATE]",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Which failures are drawn.", metavar="N")] = 0,
+) -> None:
+    """Run a simulated LLM server, for trying things out and for tests.
+
+    It speaks Anthropic Messages and OpenAI chat completions. GET /simulator/stats tells what it saw.
+    """
+    from llmgate.config.units import BadValue, parse_duration
+    from llmgate.simulator import Behaviour, Failure, Simulator
+
+    try:
+        behaviour = Behaviour(
+            slots=slots,
+            hold=parse_duration(hold),
+            prompt=parse_duration(prompt),
+            tokens=tokens,
+            tokens_per_second=tokens_per_second,
+            failures=tuple(Failure.parse(text) for text in fail or ()),
+            seed=seed,
+        )
+    except BadValue as error:
+        raise typer.BadParameter(f"a time {error}") from None
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    _run(Simulator(behaviour, models=model or ["simulated"]), host, port, context_of(ctx))
+
+
+def _run(server: "Simulator", host: str, port: int, context: Context) -> None:
+    from llmgate.simulator.standalone import run
+
+    def listening() -> None:
+        if not context.quiet:
+            say(f"llmgate: a simulated server listens on {server.url}, {describe(server.behaviour)}; ctrl-c ends it")
+
+    try:
+        run(server, host, port, listening)
+    except OSError as error:
+        say(f"llmgate: {host}:{port}: {error.strerror or error}")
+        raise typer.Exit(_exit_status(error)) from None
+    if context.json:
+        print_json(server.ledger.as_plain())
+
+
+def describe(behaviour: "Behaviour") -> str:
+    """What it will do, in a few words."""
+    from llmgate.config.units import format_duration
+
+    slots = "1 slot" if behaviour.slots == 1 else f"{behaviour.slots} slots"
+    return f"{slots}, each request held for {format_duration(behaviour.hold)}"
+
+
+def _exit_status(error: OSError) -> int:
+    return {errno.EADDRINUSE: IN_USE, errno.EACCES: NO_PERMISSION, errno.EPERM: NO_PERMISSION}.get(error.errno or 0, 1)

@@ -1,0 +1,125 @@
+"""`llmgate status`: every upstream on one screen."""
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from llmgate.cli.context import Context, context_of, print_json, print_lines
+from llmgate.cli.table import Cell, Row, lapse, paint, table
+from llmgate.errors import AdminError
+
+if TYPE_CHECKING:
+    from llmgate.adminapi import Status, UpstreamView
+    from llmgate.adminclient import AdminClient
+
+UPSTREAM_DOWN = 4
+CLEAR = "\x1b[H\x1b[2J"
+HEADER = (
+    "UPSTREAM",
+    "STATE",
+    "RUN/SLOTS",
+    "WAIT/MAX",
+    "OLDEST",
+    "P50 WAIT",
+    "P95 WAIT",
+    "FULL",
+    "TIMEOUT",
+    "SERVED",
+    "",
+)
+STATE_STYLES = {"ok": "ok", "full": "full", "down": "down", "idle": "dim"}
+
+
+def status(
+    ctx: typer.Context,
+    upstream: Annotated[
+        str | None, typer.Argument(help="Only this one.", metavar="[UPSTREAM]", show_default=False)
+    ] = None,
+    watch: Annotated[
+        float | None,
+        typer.Option(help="Show it again every so many seconds, until ctrl-c.", min=0.1, metavar="SECONDS"),
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Exit with 4 when an upstream is down.")] = False,
+) -> None:
+    """Show every upstream: its state, its slots, its queue."""
+    context = context_of(ctx)
+    client = context.client("status")
+    if watch is not None:
+        _watch(client, upstream, context, watch)
+        return
+    shown = _show(client, upstream, context)
+    if check and any(view.state == "down" for view in shown.upstreams):
+        raise typer.Exit(UPSTREAM_DOWN)
+
+
+def _watch(client: "AdminClient", upstream: str | None, context: Context, seconds: float) -> None:
+    try:
+        while True:
+            _show(client, upstream, context, clear=sys.stdout.isatty() and not context.json)
+            time.sleep(seconds)
+    except KeyboardInterrupt:
+        return
+
+
+def _show(client: "AdminClient", upstream: str | None, context: Context, *, clear: bool = False) -> "Status":
+    from llmgate.adminapi import as_plain
+
+    shown = only(client.status(), upstream)
+    if context.json:
+        print_json(as_plain(shown))
+    else:
+        lines = screen(shown, color=context.color)
+        print_lines([CLEAR + lines[0], *lines[1:]] if clear else lines)
+    return shown
+
+
+def only(shown: "Status", upstream: str | None) -> "Status":
+    """The status with this one upstream; AdminError names the known ones when it is none of them."""
+    import msgspec
+
+    if upstream is None:
+        return shown
+    chosen = [view for view in shown.upstreams if view.name == upstream]
+    if not chosen:
+        known = ", ".join(view.name for view in shown.upstreams) or "none"
+        raise AdminError(f"llmgate: no upstream is named {upstream}; known are: {known}")
+    return msgspec.structs.replace(shown, upstreams=chosen)
+
+
+def screen(shown: "Status", *, color: bool = False) -> list[str]:
+    """The lines of the screen: one of the daemon, then the table."""
+    from llmgate.tui.figures import age
+
+    addresses = [entry if "://" in entry or entry.startswith("unix:") else f"http://{entry}" for entry in shown.listen]
+    parts = [f"llmgate {shown.version}", f"up {age(shown.uptime_ms)}", *addresses]
+    if shown.config:
+        parts.append(f"config {shown.config}")
+    if shown.state != "running":
+        parts.append(shown.state)
+    bullet = paint("●", "ok" if shown.state == "running" else "full", color)
+    return [f"{bullet} {', '.join(parts)}", *table(HEADER, rows(shown.upstreams, shown.now_ms), color=color)]
+
+
+def rows(upstreams: Sequence["UpstreamView"], now_ms: int) -> list[Row]:
+    return [_row(view, now_ms) for view in upstreams]
+
+
+def _row(view: "UpstreamView", now_ms: int) -> Row:
+    oldest = None if view.oldest_arrived_ms is None else now_ms - view.oldest_arrived_ms
+    details = [f"{view.draining} draining"] if view.draining else []
+    return [
+        view.name,
+        Cell(view.state, STATE_STYLES.get(view.state, "full")),
+        f"{view.running + view.draining}/{view.max_concurrent or '-'}",
+        f"{view.waiting}/{'-' if view.max_queued is None else view.max_queued}",
+        lapse(oldest),
+        lapse(view.p50_wait_ms),
+        lapse(view.p95_wait_ms),
+        str(view.queue_full),
+        str(view.queue_timeout),
+        str(view.served),
+        ", ".join([*details, view.detail] if view.detail else details),
+    ]

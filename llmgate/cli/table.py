@@ -1,0 +1,61 @@
+"""Tables and durations as `status` and `ps` print them: columns as wide as their content, nothing that could harm."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from llmgate.tui.cells import clean, pad, width_of
+
+STYLES = {"ok": "32", "full": "33", "down": "31", "dim": "2", "bold": "1"}
+
+
+class Cell(NamedTuple):
+    """Text in a style, one of STYLES or ""."""
+
+    text: str
+    style: str = ""
+
+
+Row = Sequence[Cell | str]
+
+
+def table(header: Sequence[str], rows: Sequence[Row], *, color: bool = False) -> list[str]:
+    """Lines of left-aligned columns, two spaces apart; the last one is not padded."""
+    cells = [[_cell(value) for value in row] for row in [header, *rows]]
+    widths = [max(width_of(cell.text) for cell in column) for column in zip(*cells, strict=True)]
+    return [_line(row, widths, color) for row in cells]
+
+
+def _cell(value: Cell | str) -> Cell:
+    cell = value if isinstance(value, Cell) else Cell(value)
+    return Cell(clean(cell.text), cell.style)
+
+
+def _line(row: Sequence[Cell], widths: Sequence[int], color: bool) -> str:
+    """A line without trailing blanks: padding of a coloured cell stays outside its colour."""
+    parts = []
+    for cell, width in zip(row, widths, strict=True):
+        space = pad(cell.text, width)[len(cell.text) :]
+        parts.append((paint(cell.text, cell.style, color) if cell.text else "") + space)
+    return "  ".join(parts).rstrip()
+
+
+def paint(text: str, style: str, color: bool) -> str:
+    """The text in a terminal's colour, if colour is wanted."""
+    code = STYLES.get(style)
+    return f"\x1b[{code}m{text}\x1b[0m" if color and code else text
+
+
+def lapse(ms: int | None) -> str:
+    """A duration at a glance: "-" (none), "0s", "5.7s", "38s", "1m10s", "2h05m", "3d04h"."""
+    if ms is None:
+        return "-"
+    ms = max(ms, 0)
+    if ms < 10_000:
+        return f"{ms // 100 / 10:.1f}".removesuffix(".0") + "s"
+    seconds = ms // 1000
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    if days:
+        return f"{days}d{hours % 24:02}h"
+    if hours:
+        return f"{hours}h{minutes % 60:02}m"
+    return f"{minutes}m{seconds % 60:02}s" if minutes else f"{seconds}s"

@@ -1,0 +1,74 @@
+"""Where settings and the admin socket lie: functions of the environment and the user's id.
+
+Only `make_private_folder` and `why_not_private` touch the file system.
+"""
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+SYSTEM_SETTINGS = Path("/etc/llmgate/llmgate.toml")
+SYSTEM_ADMIN_SOCKET = Path("/run/llmgate/admin.sock")
+
+
+def named_settings_file(environ: Mapping[str, str]) -> Path | None:
+    """The file that $LLMGATE_CONFIG names: then no other is looked for."""
+    return Path(environ["LLMGATE_CONFIG"]) if environ.get("LLMGATE_CONFIG") else None
+
+
+def settings_files(environ: Mapping[str, str]) -> list[Path]:
+    """The places that are searched for a settings file, first the user's own."""
+    folder = _absolute(environ.get("XDG_CONFIG_HOME"))
+    home = _absolute(environ.get("HOME"))
+    if folder is None and home is not None:
+        folder = home / ".config"
+    own = [folder / "llmgate" / "llmgate.toml"] if folder is not None else []
+    return [*own, SYSTEM_SETTINGS]
+
+
+def default_admin_socket(environ: Mapping[str, str], uid: int) -> Path:
+    """Where a daemon of this user puts its admin socket unless `admin.socket` says otherwise."""
+    if uid == 0:
+        return SYSTEM_ADMIN_SOCKET
+    runtime = _absolute(environ.get("XDG_RUNTIME_DIR"))
+    if runtime is not None:
+        return runtime / "llmgate" / "admin.sock"
+    temporary = _absolute(environ.get("TMPDIR")) or Path("/tmp")  # noqa: S108  make_private_folder checks its owner
+    return temporary / f"llmgate-{uid}" / "admin.sock"
+
+
+def admin_sockets(environ: Mapping[str, str], uid: int) -> list[Path]:
+    """Where a command looks for a daemon: the user's own, then the system's."""
+    return list(dict.fromkeys([default_admin_socket(environ, uid), SYSTEM_ADMIN_SOCKET]))
+
+
+def _absolute(text: str | None) -> Path | None:
+    """Relative paths in these variables are invalid and to be ignored (XDG Base Directory Specification)."""
+    return Path(text) if text and text.startswith("/") else None
+
+
+def make_private_folder(folder: Path, uid: int) -> None:
+    """Make `folder` with mode 0700 where it is missing; PermissionError where others could replace what lies in it."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        reason = why_not_private(folder, uid)
+        if reason:
+            raise PermissionError(f"{folder} {reason}") from None
+
+
+def why_not_private(folder: Path, uid: int) -> str:
+    """Why a socket in `folder` cannot be trusted to be this user's or root's, or "" when it can.
+
+    In a sticky folder such as /tmp nobody can remove or replace what is another's.
+    """
+    status = os.lstat(folder)
+    if not stat.S_ISDIR(status.st_mode):
+        return "is not a directory"
+    if status.st_uid not in (uid, 0):
+        return "belongs to another user"
+    if status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:
+        return "can be written by others: take that away with chmod go-w"
+    return ""

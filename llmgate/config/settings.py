@@ -1,0 +1,273 @@
+"""The settings: frozen models whose fields carry their unit, default and reload class.
+
+Checked here: what one value may be. What several keys say together is checked in checks.py, where a value came from
+(file, line, environment) is known to load.py. Every model can be hashed and compared, so that a reload can tell
+what changed.
+The reload class says whether a changed value is taken on by a reload ("live") or needs a new start ("restart").
+"""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, StrictBool
+
+from llmgate.config import values
+from llmgate.config.frozen import FrozenDict
+from llmgate.config.units import parse_duration, parse_mode, parse_size
+
+LIVE: dict[str, Any] = {"reload": "live"}
+RESTART: dict[str, Any] = {"reload": "restart"}
+
+Duration = Annotated[float, BeforeValidator(parse_duration)]
+"""Seconds; 0 is a duration like any other."""
+Clock = Annotated[float | None, BeforeValidator(values.parse_clock)]
+"""Seconds until something is given up; None (written as 0) = never."""
+Size = Annotated[int, BeforeValidator(parse_size)]
+Count = Annotated[int, BeforeValidator(values.parse_count)]
+UpstreamName = Annotated[str, AfterValidator(values.parse_upstream_name)]
+HeaderNames = Annotated[tuple[str, ...], BeforeValidator(values.parse_header_names)]
+OptionalPath = Annotated[Path | None, BeforeValidator(values.parse_optional_path)]
+
+SESSION_HEADERS = (
+    "llmgate-session",
+    "x-claude-code-session-id",
+    "x-deepseek-harness-session-id",
+    "session-id",
+    "session_id",
+    "x-session-id",
+    "x-session-affinity",
+    "x-openwebui-chat-id",
+    "x-litellm-session-id",
+    "thread-id",
+    "x-client-request-id",
+)
+PURPOSE_HEADERS = ("llmgate-purpose", "x-deepseek-harness-compact", "x-codex-turn-metadata")
+
+
+class Section(BaseModel):
+    """Base of all: frozen, no unknown key, no value in an error's text."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, strict=False)
+
+
+class Server(Section):
+    """The front door: where clients come in."""
+
+    listen: Annotated[tuple[str, ...], BeforeValidator(values.parse_listens)] = Field(
+        default=("127.0.0.1:8080",),
+        description='Addresses that clients connect to: "host:port", "[::1]:port", "unix:/path"; port 0 = a free one.',
+        json_schema_extra=RESTART,
+    )
+    allow_open: StrictBool = Field(
+        default=False,
+        description="Whether to listen beyond loopback although no key is asked: who reaches the port may use it.",
+        json_schema_extra=RESTART,
+    )
+    path_prefix: Annotated[tuple[str, ...], BeforeValidator(values.parse_prefixes)] = Field(
+        default=("/llm", ""),
+        description='Path prefixes, under each of which every surface is served; "" = without a prefix.',
+        json_schema_extra=RESTART,
+    )
+    default_upstream: Annotated[str, BeforeValidator(values.parse_text)] = Field(
+        default="",
+        description='Name of the upstream that gets the models that no upstream lists; "" = they are refused.',
+        json_schema_extra=LIVE,
+    )
+    max_body: Size = Field(
+        default=64 << 20,
+        description="Largest request body in bytes; a larger one is refused with BODY_TOO_LARGE.",
+        json_schema_extra=LIVE,
+    )
+    body_timeout: Clock = Field(
+        default=60.0,
+        description="Seconds in which a request's body must have arrived, else BODY_TIMEOUT; 0 = no limit.",
+        json_schema_extra=LIVE,
+    )
+    client_stall_timeout: Clock = Field(
+        default=60.0,
+        description="Seconds after which a client of a running stream that reads nothing is cut; 0 = never.",
+        json_schema_extra=LIVE,
+    )
+    drain_timeout: Duration = Field(
+        default=300.0,
+        description="Seconds that running requests get to end after SIGTERM; 0 = they are cut at once.",
+        json_schema_extra=LIVE,
+    )
+
+
+class Admin(Section):
+    """The admin socket: where `llmgate status`, `top` and `ps` look in."""
+
+    socket: Annotated[Path | None, BeforeValidator(values.parse_socket)] = Field(
+        default=None,
+        description='Path of the admin socket; "" = $XDG_RUNTIME_DIR/llmgate/admin.sock, as root in /run/llmgate.',
+        json_schema_extra=RESTART,
+    )
+    mode: Annotated[int, BeforeValidator(parse_mode)] = Field(
+        default=0o600,
+        description='Permission bits of the admin socket in octal: "0600" = its owner only, "0660" = also its group.',
+        json_schema_extra=RESTART,
+    )
+    history: Count = Field(
+        default=2000,
+        description="Number of finished requests, and of events, that are kept in memory to be looked at.",
+        json_schema_extra=RESTART,
+    )
+
+
+class Waiting(Section):
+    """What a waiting client is told, and how often."""
+
+    heartbeat: Annotated[float, BeforeValidator(values.parse_heartbeat)] = Field(
+        default=4.0,
+        description="Seconds between two signs of life on a stream on which nothing else is sent; at least 10ms.",
+        json_schema_extra=LIVE,
+    )
+    retry_after_max: Annotated[float, BeforeValidator(values.parse_retry_after)] = Field(
+        default=10.0,
+        description="Largest number of seconds in a Retry-After header, at least 1s; some clients give up beyond 10s.",
+        json_schema_extra=LIVE,
+    )
+
+
+class Identify(Section):
+    """Request headers that say who is asking; the first that is not empty counts."""
+
+    session: HeaderNames = Field(
+        default=SESSION_HEADERS,
+        description="Names of the request headers that may hold the client's session, best first.",
+        json_schema_extra=LIVE,
+    )
+    purpose: HeaderNames = Field(
+        default=PURPOSE_HEADERS,
+        description="Names of the request headers that may hold what the request is for, best first.",
+        json_schema_extra=LIVE,
+    )
+
+
+class Log(Section):
+    """The log, on standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info",
+        description='Least important lines that are written: "debug", "info", "warning" or "error".',
+        json_schema_extra=LIVE,
+    )
+    format: Literal["auto", "text", "json"] = Field(
+        default="auto",
+        description='Form of a line: "text", "json", or "auto" = what suits the place where the log goes.',
+        json_schema_extra=RESTART,
+    )
+
+
+class UpstreamSettings(Section):
+    """One upstream: a server, and the one queue in front of it."""
+
+    url: Annotated[str, BeforeValidator(values.parse_url)] = Field(
+        description="Base URL of the server, http or https; its path is put in front of every request's path.",
+        json_schema_extra=RESTART,
+    )
+    models: Annotated[tuple[str, ...], BeforeValidator(values.parse_models)] = Field(
+        default=(),
+        description='Models served here, exact or with *, ? and [...]; "*" = the rest, [] = those the server lists.',
+        json_schema_extra=LIVE,
+    )
+    aliases: Annotated[dict[str, str], BeforeValidator(values.parse_aliases), AfterValidator(FrozenDict)] = Field(
+        default=FrozenDict(),
+        description="Further names for models: what a client may ask for = the model that the server is asked for.",
+        json_schema_extra=LIVE,
+    )
+    max_concurrent: Annotated[int | Literal["auto"], BeforeValidator(values.parse_max_concurrent)] = Field(
+        description='Requests at the server at once, at most (as its --parallel); "auto" = its slots, 0 = not gated.',
+        json_schema_extra=LIVE,
+    )
+    max_queued: Annotated[int | None, BeforeValidator(values.parse_max_queued)] = Field(
+        default=None,
+        description='Requests that may wait, beyond which QUEUE_FULL; 0 = none may; left out = "unlimited".',
+        json_schema_extra=LIVE,
+    )
+    queue_timeout: Clock = Field(
+        default=None,
+        description="Longest wait in seconds, then QUEUE_TIMEOUT; left out or 0 = for ever.",
+        json_schema_extra=LIVE,
+    )
+    queue_timeout_nonstream: Clock = Field(
+        default=270.0,
+        description="Longest wait in seconds without a stream, unless queue_timeout is shorter; 0 = no other limit.",
+        json_schema_extra=LIVE,
+    )
+    connect_timeout: Clock = Field(
+        default=5.0,
+        description="Seconds in which a connection to the server must stand, TLS included; 0 = no limit.",
+        json_schema_extra=LIVE,
+    )
+    first_byte_timeout: Clock = Field(
+        default=None,
+        description="Seconds from dispatch to the answer's first byte; 0 = no limit.",
+        json_schema_extra=LIVE,
+    )
+    idle_timeout: Clock = Field(
+        default=None,
+        description="Seconds that may pass between two pieces of an answer; 0 = no limit.",
+        json_schema_extra=LIVE,
+    )
+    total_timeout: Clock = Field(
+        default=None,
+        description="Seconds that a request may take from dispatch to the end of its answer; 0 = no limit.",
+        json_schema_extra=LIVE,
+    )
+    release_timeout: Duration = Field(
+        default=1.0,
+        description="Seconds after a request that ended early in which its slot is still taken as busy; 0 = none.",
+        json_schema_extra=LIVE,
+    )
+    transport: Literal["native", "httpx"] = Field(
+        default="native",
+        description='HTTP client towards the server: "native" = our own, fast; "httpx" = the well-known library.',
+        json_schema_extra=RESTART,
+    )
+    api_key_env: Annotated[str, BeforeValidator(values.parse_variable)] = Field(
+        default="",
+        description='Name of the environment variable that holds the key to send to the server; "" = none.',
+        json_schema_extra=RESTART,
+    )
+    api_key_file: OptionalPath = Field(
+        default=None,
+        description='Path of the file that holds the key to send to the server; "" = none.',
+        json_schema_extra=RESTART,
+    )
+    forward_auth: StrictBool = Field(
+        default=False,
+        description="Whether the client's own key is passed on to the server.",
+        json_schema_extra=LIVE,
+    )
+    headers: Annotated[dict[str, SecretStr], BeforeValidator(values.parse_headers), AfterValidator(FrozenDict)] = Field(
+        default=FrozenDict(),
+        description="Headers that are added to every request to the server; their values are never shown.",
+        json_schema_extra=LIVE,
+    )
+    ca_file: OptionalPath = Field(
+        default=None,
+        description='Path of a PEM file with the certificates to trust for https; "" = those of the system.',
+        json_schema_extra=RESTART,
+    )
+
+    @property
+    def nonstream_queue_timeout(self) -> float | None:
+        """Longest wait in seconds of a request that does not stream: the smaller of the two; None = for ever."""
+        limits = [limit for limit in (self.queue_timeout, self.queue_timeout_nonstream) if limit is not None]
+        return min(limits, default=None)
+
+
+class Settings(Section):
+    """All settings of one daemon."""
+
+    server: Server = Field(default=Server(), description=Server.__doc__)
+    admin: Admin = Field(default=Admin(), description=Admin.__doc__)
+    waiting: Waiting = Field(default=Waiting(), description=Waiting.__doc__)
+    identify: Identify = Field(default=Identify(), description=Identify.__doc__)
+    log: Log = Field(default=Log(), description=Log.__doc__)
+    upstreams: Annotated[dict[UpstreamName, UpstreamSettings], AfterValidator(FrozenDict)] = Field(
+        default=FrozenDict(),
+        description="The upstreams by name: letters, digits, dot, dash and underscore.",
+    )

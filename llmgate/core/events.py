@@ -1,0 +1,206 @@
+"""What happened at a gate: numbered facts in the past tense, from which everybody else learns.
+
+Log, metrics, queue frames, admin feed and TUI all feed on these and keep no second account: folding the events of a
+gate with `Tally` gives its statistics (a tested property). Times are seconds on the caller's monotonic clock.
+"""
+
+import enum
+from typing import ClassVar
+
+import msgspec
+
+from llmgate.core.caller import Caller
+from llmgate.errors import Outcome
+
+
+class Mode(enum.Enum):
+    """What a gate does with those who come and wait."""
+
+    OPEN = "open"
+    PAUSED = "paused"
+    """An operator's: queues, admits nobody."""
+    HELD = "held"
+    """The upstream is down: queues, admits nobody."""
+    CLOSED = "closed"
+    """Takes nobody new."""
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """The three limits of an upstream."""
+
+    max_concurrent: int = 1
+    """Requests in flight at once; 0 = not gated."""
+    max_queued: int | None = None
+    """Requests that may wait; None = no limit, 0 = refuse at once when busy."""
+    queue_timeout: float | None = None
+    """Longest wait in seconds; None = for ever."""
+
+
+class Event(msgspec.Struct, frozen=True):
+    """Base of all: `number` counts the events of one gate from 1 without gaps."""
+
+    number: int
+    at: float
+    upstream: str
+
+
+class TicketEvent(Event, frozen=True):
+    """Something happened to one ticket."""
+
+    ticket: int
+    caller: Caller
+
+
+class Queued(TicketEvent, frozen=True):
+    """It has to wait. `order` is its place in the dispatch order: the lowest is next."""
+
+    depth: int
+    order: int
+    deadline: float | None
+
+
+class Admitted(TicketEvent, frozen=True):
+    """It has a slot. `queued` tells whether it had to wait for it, `waited` how long, in seconds."""
+
+    queued: bool
+    waited: float
+
+
+class Drained(TicketEvent, frozen=True):
+    """Its part is over for the client, the server is not known to be free of it yet."""
+
+    outcome: Outcome
+    ran: float
+
+
+class Released(TicketEvent, frozen=True):
+    """Its slot is free again. `outcome` is None where Drained has told it already."""
+
+    outcome: Outcome | None
+    ran: float
+
+
+class Abandoned(TicketEvent, frozen=True):
+    """Its client left while it waited."""
+
+    outcome: ClassVar[Outcome] = "abandoned"
+    waited: float
+
+
+class Expired(TicketEvent, frozen=True):
+    """It waited as long as it may."""
+
+    outcome: ClassVar[Outcome] = "queue_timeout"
+    waited: float
+
+
+class Dismissed(TicketEvent, frozen=True):
+    """It was sent away while it waited: by an operator, by a gate that closed, or by a fault of ours."""
+
+    outcome: Outcome
+    waited: float
+
+
+class Refused(Event, frozen=True):
+    """It was not let in: outcome queue_full or refused. It never had a ticket."""
+
+    caller: Caller
+    outcome: Outcome
+    depth: int
+    limit: int | None
+
+
+class Moved(TicketEvent, frozen=True):
+    """An operator put it in front of those who wait."""
+
+    order: int
+
+
+class Requeued(TicketEvent, frozen=True):
+    """Its endpoint died before a byte was written: it stands at its old place in the line again."""
+
+    order: int
+
+
+class LimitsChanged(Event, frozen=True):
+    old: Limits
+    new: Limits
+
+
+class ModeChanged(Event, frozen=True):
+    old: Mode
+    new: Mode
+
+
+class GateStatistics(msgspec.Struct, frozen=True):
+    """A gate at one moment. Counts are since it was made."""
+
+    limits: Limits
+    mode: Mode
+    waiting: int
+    running: int
+    draining: int
+    queued: int
+    """How many had to wait, refused ones left out."""
+    admitted: int
+    outcomes: dict[Outcome, int]
+
+
+class Tally:
+    """Folds the events of one gate into its statistics."""
+
+    __slots__ = ("_admitted", "_draining", "_limits", "_mode", "_outcomes", "_queued", "_running", "_waiting")
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits, self._mode = limits, Mode.OPEN
+        self._waiting = self._running = self._draining = self._queued = self._admitted = 0
+        self._outcomes: dict[Outcome, int] = {}
+
+    def apply(self, event: Event) -> None:
+        """Takes in one event; they must come in the order of their numbers."""
+        match event:
+            case Admitted(queued=queued):
+                self._waiting -= queued
+                self._running += 1
+                self._admitted += 1
+            case Released(outcome=None):
+                self._draining -= 1
+            case Released(outcome=outcome) if outcome is not None:
+                self._running -= 1
+                self._count(outcome)
+            case Queued():
+                self._waiting += 1
+                self._queued += 1
+            case Drained(outcome=outcome):
+                self._running -= 1
+                self._draining += 1
+                self._count(outcome)
+            case Abandoned(outcome=outcome) | Expired(outcome=outcome) | Dismissed(outcome=outcome):
+                self._waiting -= 1
+                self._count(outcome)
+            case Refused(outcome=outcome):
+                self._count(outcome)
+            case Requeued():
+                self._running -= 1
+                self._waiting += 1
+                self._admitted -= 1
+            case LimitsChanged(new=limits):
+                self._limits = limits
+            case ModeChanged(new=mode):
+                self._mode = mode
+
+    def _count(self, outcome: Outcome) -> None:
+        self._outcomes[outcome] = self._outcomes.get(outcome, 0) + 1
+
+    def statistics(self) -> GateStatistics:
+        """The statistics after the last event."""
+        return GateStatistics(
+            limits=self._limits,
+            mode=self._mode,
+            waiting=self._waiting,
+            running=self._running,
+            draining=self._draining,
+            queued=self._queued,
+            admitted=self._admitted,
+            outcomes=dict(self._outcomes),
+        )

@@ -1,0 +1,380 @@
+"""One upstream's queue and slots: who runs, who waits, in which order, and when each of them stops waiting.
+
+What holds after every public call, whatever was called before:
+- running + draining never exceeds max_concurrent, unless max_concurrent was lowered under running work;
+- nobody waits while a slot is free, unless the gate is paused or held: `_settle`, the one place that admits, ends every
+  call, and gives a freed slot to the head of the line, so a newcomer never overtakes;
+- a ticket leaves each state once: `leave` is the one way out, idempotent, and whoever comes second changes nothing;
+- nobody is admitted whose deadline has passed: what is due is handled before anything else in every call;
+- each change is one numbered event, and the events fold to the statistics.
+
+Pure: it takes `now` (seconds, monotonic), it calls nobody, it keeps facts until `take_events()` fetches them.
+"""
+
+import enum
+import heapq
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from llmgate.core.caller import Caller
+from llmgate.core.events import (
+    Abandoned,
+    Admitted,
+    Dismissed,
+    Drained,
+    Event,
+    Expired,
+    GateStatistics,
+    Limits,
+    LimitsChanged,
+    Mode,
+    ModeChanged,
+    Moved,
+    Queued,
+    Refused,
+    Released,
+    Requeued,
+    Tally,
+)
+from llmgate.core.line import Line, Position
+from llmgate.errors import Outcome, QueueFull
+from llmgate.errors import Refused as RefusedError
+
+_Timer: TypeAlias = "tuple[float, int, Ticket]"
+"""When, a serial number that keeps equal times in order, and whom it ends."""
+
+_DEAD_TIMERS_KEPT = 64
+
+
+class State(enum.Enum):
+    WAITING = "waiting"
+    RUNNING = "running"
+    DRAINING = "draining"
+    """The request is over for the client, the server is not known to be free of it."""
+    GONE = "gone"
+
+
+class Ticket:
+    """One request's place at one gate, from arrival until all it stood for is given back. Only its gate writes it."""
+
+    __slots__ = ("admitted_at", "caller", "deadline", "entered_at", "number", "order", "state", "timer")
+
+    def __init__(self, number: int, caller: Caller, now: float) -> None:
+        self.number = number
+        self.caller = caller
+        self.order = number
+        self.entered_at = now
+        self.admitted_at: float | None = None
+        self.deadline: float | None = None
+        """When its wait ends, should it have to wait; None = it may wait for ever."""
+        self.timer: _Timer | None = None
+        """The one live entry in its gate's timers: the end of the wait, or of draining."""
+        self.state = State.RUNNING
+
+    def __repr__(self) -> str:
+        return f"<Ticket {self.number} {self.state.value}>"
+
+
+class Gate:
+    """The queue of one upstream."""
+
+    def __init__(self, upstream: str, limits: Limits) -> None:
+        self.upstream = upstream
+        self._limits = limits
+        self._tally = Tally(limits)
+        self._line: Line[Ticket] = Line()
+        self._in_flight = 0
+        self._paused = self._held = self._closed = False
+        self._mode = Mode.OPEN
+        self._tickets = 0
+        self._first_order = 0
+        self._events: list[Event] = []
+        self._event_count = 0
+        self._timers: list[_Timer] = []
+        self._timer_count = 0
+        self._dead_timers = 0
+
+    # ---- one request
+
+    def enter(self, now: float, caller: Caller, *, max_wait: float | None = None) -> Ticket:
+        """A ticket, running or waiting; QueueFull or Refused when there is no room.
+
+        `max_wait` (seconds) shortens this one's queue_timeout; 0 means a slot now or QueueFull.
+        """
+        self._handle_due(now)
+        self._settle(now)
+        if self._closed:
+            self._refuse(now, caller, "refused", None)
+            raise RefusedError(f"llmgate: upstream {self.upstream} takes no new requests (REFUSED)")
+        self._tickets += 1
+        ticket = Ticket(self._tickets, caller, now)
+        ticket.deadline = self._deadline(now, max_wait)
+        if not self._line and self._may_admit():
+            self._admit(ticket, now, queued=False)
+            return ticket
+        self._queue(ticket, now, max_wait)
+        return ticket
+
+    def leave(self, ticket: Ticket, now: float, outcome: Outcome) -> None:
+        """The way out of every state. Who calls first (or a timer) decides the outcome; later calls do nothing."""
+        self._handle_due(now)
+        match ticket.state:
+            case State.WAITING:
+                self._leave_line(ticket, now, outcome)
+            case State.RUNNING:
+                self._release(ticket, now, outcome)
+            case State.DRAINING:
+                self._release(ticket, now, None)
+        self._settle(now)
+
+    def drain(self, ticket: Ticket, now: float, outcome: Outcome, *, release_at: float | None) -> None:
+        """Its request is over, its slot is not: until `leave`, or until `release_at` at the latest (None = no latest).
+
+        One that still waits never reached the server: it just leaves. One that drains or is gone stays as it is.
+        """
+        self._handle_due(now)
+        if ticket.state is State.WAITING:
+            self._leave_line(ticket, now, outcome)
+        elif ticket.state is State.RUNNING:
+            ticket.state = State.DRAINING
+            self._note(Drained(*self._about(ticket, now), outcome, self._ran(ticket, now)))
+            self._set_timer(ticket, release_at)
+        self._settle(now)
+
+    def requeue(self, ticket: Ticket, now: float) -> None:
+        """Back from running to its old place in the line: nothing of it was sent. Out of time by now, it expires."""
+        self._handle_due(now)
+        if ticket.state is State.RUNNING:
+            self._in_flight -= 1
+            ticket.state, ticket.admitted_at = State.WAITING, None
+            self._stand_by_order(ticket)
+            self._note(Requeued(*self._about(ticket, now), ticket.order))
+            self._set_timer(ticket, ticket.deadline)
+            self._handle_due(now)
+        self._settle(now)
+
+    def move_to_front(self, ticket: Ticket, now: float) -> None:
+        """Makes a waiting ticket the next to run."""
+        self._handle_due(now)
+        if ticket.state is State.WAITING and self._line.head() is not ticket:
+            self._first_order = min(self._first_order, self._line.head().order) - 1
+            ticket.order = self._first_order
+            self._line.remove(ticket)
+            self._line.push_front(ticket)
+            self._note(Moved(*self._about(ticket, now), ticket.order))
+        self._settle(now)
+
+    # ---- the whole gate
+
+    def set_limits(self, limits: Limits, now: float) -> None:
+        """New limits at once: a higher cap admits, a lower one kills nothing; who waits keeps place and deadline."""
+        self._handle_due(now)
+        if limits != self._limits:
+            old, self._limits = self._limits, limits
+            self._note(LimitsChanged(self._next(), now, self.upstream, old, limits))
+        self._settle(now)
+
+    def set_paused(self, paused: bool, now: float) -> None:
+        """An operator's pause, or its end."""
+        self._handle_due(now)
+        self._paused = paused
+        self._change_mode(now)
+        self._settle(now)
+
+    def set_held(self, held: bool, now: float) -> None:
+        """The upstream is down, or back. Independent of a pause: either keeps everybody waiting."""
+        self._handle_due(now)
+        self._held = held
+        self._change_mode(now)
+        self._settle(now)
+
+    def close(self, now: float, *, dismiss: bool) -> None:
+        """Takes nobody new; who waits is dismissed (outcome refused), or served to the end."""
+        self._handle_due(now)
+        self._closed = True
+        self._change_mode(now)
+        while dismiss and self._line:
+            self._leave_line(self._line.head(), now, "refused")
+        self._settle(now)
+
+    def handle_timer(self, now: float) -> None:
+        """Ends what is due by now. Early or late calls do no harm."""
+        self._handle_due(now)
+        self._settle(now)
+
+    def next_deadline(self) -> float | None:
+        """When `handle_timer` must be called next; None = not until something else happens."""
+        while self._timers and self._is_dead(self._timers[0]):
+            heapq.heappop(self._timers)
+            self._dead_timers -= 1
+        return self._timers[0][0] if self._timers else None
+
+    def take_events(self) -> list[Event]:
+        """What happened since the last call, in order."""
+        events, self._events = self._events, []
+        return events
+
+    # ---- looking
+
+    @property
+    def limits(self) -> Limits:
+        return self._limits
+
+    @property
+    def mode(self) -> Mode:
+        return self._mode
+
+    @property
+    def depth(self) -> int:
+        """How many wait."""
+        return len(self._line)
+
+    def statistics(self) -> GateStatistics:
+        """The gate at this moment."""
+        return self._tally.statistics()
+
+    def position(self, ticket: Ticket, now: float) -> Position | None:
+        """Where a ticket stands; None when it does not wait. O(log n)."""
+        if ticket.state is not State.WAITING:
+            return None
+        waited_ms = int((now - ticket.entered_at) * 1000)
+        return Position(self._line.position(ticket), len(self._line), waited_ms)
+
+    def waiting(self) -> Iterator[Ticket]:
+        """Those who wait, in dispatch order. Nothing may be called on the gate meanwhile."""
+        return iter(self._line)
+
+    # ---- inside
+
+    def _may_admit(self) -> bool:
+        if self._paused or self._held:
+            return False
+        cap = self._limits.max_concurrent
+        return cap == 0 or self._in_flight < cap
+
+    def _settle(self, now: float) -> None:
+        while self._line and self._may_admit():
+            ticket = self._line.head()
+            self._line.remove(ticket)
+            self._drop_timer(ticket)
+            self._admit(ticket, now, queued=True)
+
+    def _admit(self, ticket: Ticket, now: float, *, queued: bool) -> None:
+        self._in_flight += 1
+        ticket.state, ticket.admitted_at = State.RUNNING, now
+        waited = now - ticket.entered_at
+        self._note(Admitted(*self._about(ticket, now), queued, waited))
+
+    def _queue(self, ticket: Ticket, now: float, max_wait: float | None) -> None:
+        limit = self._limits.max_queued
+        if (limit is not None and len(self._line) >= limit) or (max_wait is not None and max_wait <= 0):
+            depth = len(self._line)
+            self._refuse(now, ticket.caller, "queue_full", limit)
+            message = f"llmgate: the queue of upstream {self.upstream} is full (QUEUE_FULL)"
+            raise QueueFull(message, depth=depth, limit=limit)
+        ticket.state = State.WAITING
+        self._line.append(ticket)
+        about = self._about(ticket, now)
+        self._note(Queued(*about, len(self._line), ticket.order, ticket.deadline))
+        self._set_timer(ticket, ticket.deadline)
+
+    def _deadline(self, now: float, max_wait: float | None) -> float | None:
+        waits = [wait for wait in (self._limits.queue_timeout, max_wait) if wait is not None]
+        return now + min(waits) if waits else None
+
+    def _refuse(self, now: float, caller: Caller, outcome: Outcome, limit: int | None) -> None:
+        self._note(Refused(self._next(), now, self.upstream, caller, outcome, len(self._line), limit))
+
+    def _leave_line(self, ticket: Ticket, now: float, outcome: Outcome) -> None:
+        self._line.remove(ticket)
+        self._drop_timer(ticket)
+        ticket.state = State.GONE
+        waited = now - ticket.entered_at
+        about = self._about(ticket, now)
+        if outcome == "abandoned":
+            self._note(Abandoned(*about, waited))
+        elif outcome == "queue_timeout":
+            self._note(Expired(*about, waited))
+        else:
+            self._note(Dismissed(*about, outcome, waited))
+
+    def _release(self, ticket: Ticket, now: float, outcome: Outcome | None) -> None:
+        self._drop_timer(ticket)
+        ticket.state = State.GONE
+        self._in_flight -= 1
+        self._note(Released(*self._about(ticket, now), outcome, self._ran(ticket, now)))
+
+    def _stand_by_order(self, ticket: Ticket) -> None:
+        """Into the line by its order. Only those put in front since it was admitted stand before it: few, if any."""
+        ahead: list[Ticket] = []
+        while self._line and self._line.head().order < ticket.order:
+            ahead.append(self._line.head())
+            self._line.remove(ahead[-1])
+        self._line.push_front(ticket)
+        for earlier in reversed(ahead):
+            self._line.push_front(earlier)
+
+    def _change_mode(self, now: float) -> None:
+        if self._closed:
+            mode = Mode.CLOSED
+        elif self._paused:
+            mode = Mode.PAUSED
+        else:
+            mode = Mode.HELD if self._held else Mode.OPEN
+        if mode is not self._mode:
+            old, self._mode = self._mode, mode
+            self._note(ModeChanged(self._next(), now, self.upstream, old, mode))
+
+    @staticmethod
+    def _ran(ticket: Ticket, now: float) -> float:
+        return now - ticket.admitted_at if ticket.admitted_at is not None else 0.0
+
+    def _about(self, ticket: Ticket, now: float) -> tuple[int, float, str, int, Caller]:
+        return self._next(), now, self.upstream, ticket.number, ticket.caller
+
+    def _next(self) -> int:
+        self._event_count += 1
+        return self._event_count
+
+    def _note(self, event: Event) -> None:
+        self._tally.apply(event)
+        self._events.append(event)
+
+    # ---- timers: a heap in which those who left are struck out later
+
+    def _handle_due(self, now: float) -> None:
+        while self._timers and self._timers[0][0] <= now:
+            entry = heapq.heappop(self._timers)
+            if self._is_dead(entry):
+                self._dead_timers -= 1
+                continue
+            ticket = entry[2]
+            ticket.timer = None
+            if ticket.state is State.WAITING:
+                self._leave_line(ticket, now, "queue_timeout")
+            else:
+                self._release(ticket, now, None)
+            self._strike_out_dead_timers()
+
+    def _set_timer(self, ticket: Ticket, due: float | None) -> None:
+        if due is not None:
+            self._timer_count += 1
+            ticket.timer = (due, self._timer_count, ticket)
+            heapq.heappush(self._timers, ticket.timer)
+
+    def _drop_timer(self, ticket: Ticket) -> None:
+        if ticket.timer is None:
+            return
+        ticket.timer = None
+        self._dead_timers += 1
+        self._strike_out_dead_timers()
+
+    def _strike_out_dead_timers(self) -> None:
+        if self._dead_timers > _DEAD_TIMERS_KEPT and self._dead_timers * 2 > len(self._timers):
+            self._timers = [entry for entry in self._timers if not self._is_dead(entry)]
+            heapq.heapify(self._timers)
+            self._dead_timers = 0
+
+    @staticmethod
+    def _is_dead(entry: _Timer) -> bool:
+        return entry[2].timer is not entry

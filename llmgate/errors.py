@@ -1,0 +1,126 @@
+"""Every deliberate error, with the stable code that clients, logs and metrics see.
+
+    GateError                 code            status  outcome
+    ├── BadRequest            BAD_REQUEST     400     -            the request itself is at fault
+    │   ├── BodyTooLarge      BODY_TOO_LARGE  413     -
+    │   ├── BodyTimeout       BODY_TIMEOUT    408     -
+    │   └── MethodNotAllowed  METHOD_NOT_ALLOWED 405  -
+    ├── NotFound              NOT_FOUND       404     -            no such path
+    │   └── UnknownModel      UNKNOWN_MODEL   404     -
+    ├── QueueFull             QUEUE_FULL      503     queue_full
+    ├── QueueTimeout          QUEUE_TIMEOUT   504     queue_timeout
+    ├── Cancelled             CANCELLED       503     cancelled    by an operator
+    ├── Refused               REFUSED         503     refused      paused-and-closed, draining, shut down
+    ├── UpstreamDown          UPSTREAM_DOWN   503     upstream_down   no connection: nothing was sent
+    ├── UpstreamTimeout       UPSTREAM_TIMEOUT 504    upstream_timeout
+    ├── UpstreamFailed        UPSTREAM_ERROR  502     upstream_error  it answered badly, or broke off
+    └── ClientStalled         CLIENT_STALLED  -       client_stalled  the client stopped reading
+
+The message is what a person reads. It holds no number and not the word "quota": some clients sort errors by words.
+"""
+
+from typing import ClassVar, Literal
+
+Outcome = Literal[
+    "completed",
+    "queue_full",
+    "queue_timeout",
+    "abandoned",
+    "client_gone",
+    "cancelled",
+    "upstream_error",
+    "upstream_timeout",
+    "upstream_down",
+    "client_stalled",
+    "refused",
+]
+"""How a request ended, in exactly one word: abandoned = the client left while waiting, client_gone = while running."""
+
+
+class LlmgateError(Exception):
+    """Anything llmgate raises on purpose; `str(error)` is one sentence for a person."""
+
+
+class GateError(LlmgateError):
+    """An error that ends one request; the request's surface turns it into bytes."""
+
+    code: ClassVar[str] = "INTERNAL"
+    status: ClassVar[int] = 500
+    outcome: ClassVar[Outcome] = "upstream_error"
+
+
+class BadRequest(GateError):
+    code, status, outcome = "BAD_REQUEST", 400, "refused"
+
+
+class BodyTooLarge(BadRequest):
+    code, status = "BODY_TOO_LARGE", 413
+
+
+class BodyTimeout(BadRequest):
+    code, status = "BODY_TIMEOUT", 408
+
+
+class MethodNotAllowed(BadRequest):
+    code, status = "METHOD_NOT_ALLOWED", 405
+
+
+class NotFound(GateError):
+    code, status, outcome = "NOT_FOUND", 404, "refused"
+
+
+class UnknownModel(NotFound):
+    code = "UNKNOWN_MODEL"
+
+
+class QueueError(GateError):
+    """An end in the queue: the client must not try again by itself. `depth` and `limit` go out as headers."""
+
+    def __init__(self, message: str, *, depth: int = 0, limit: int | None = None) -> None:
+        super().__init__(message)
+        self.depth = depth
+        self.limit = limit
+
+
+class QueueFull(QueueError):
+    code, status, outcome = "QUEUE_FULL", 503, "queue_full"
+
+
+class QueueTimeout(QueueError):
+    code, status, outcome = "QUEUE_TIMEOUT", 504, "queue_timeout"
+
+
+class Cancelled(QueueError):
+    code, status, outcome = "CANCELLED", 503, "cancelled"
+
+
+class Refused(QueueError):
+    code, status, outcome = "REFUSED", 503, "refused"
+
+
+class UpstreamDown(GateError):
+    code, status, outcome = "UPSTREAM_DOWN", 503, "upstream_down"
+
+
+class UpstreamTimeout(GateError):
+    code, status, outcome = "UPSTREAM_TIMEOUT", 504, "upstream_timeout"
+
+
+class UpstreamFailed(GateError):
+    code, status, outcome = "UPSTREAM_ERROR", 502, "upstream_error"
+
+
+class ClientStalled(GateError):
+    code, outcome = "CLIENT_STALLED", "client_stalled"
+
+
+class SettingsError(LlmgateError):
+    """Settings that cannot be used; the message names file, line and key."""
+
+
+class AdminError(LlmgateError):
+    """The admin socket did not give what was asked; the message says what to do next."""
+
+
+class DaemonNotRunning(AdminError):
+    """Nobody listens on the admin socket."""

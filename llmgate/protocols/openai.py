@@ -1,0 +1,197 @@
+"""The surface of OpenAI chat completions: POST /v1/chat/completions.
+
+Waiting is told by comments only: a named event or foreign data reaches the caller of an official SDK as a broken chunk.
+
+    error                        status       type                    code
+    BadRequest and its kinds     400 408 405 413  invalid_request_error  the error's own, such as BODY_TOO_LARGE
+    NotFound, UnknownModel       404          invalid_request_error   NOT_FOUND, UNKNOWN_MODEL
+    QueueFull, Cancelled, Refused 503         server_error            QUEUE_FULL, CANCELLED, REFUSED
+    QueueTimeout                 504          server_error            QUEUE_TIMEOUT
+    UpstreamDown                 503          server_error            UPSTREAM_DOWN
+    UpstreamTimeout              504          server_error            UPSTREAM_TIMEOUT
+    UpstreamFailed               502          server_error            UPSTREAM_ERROR
+    any other                    500          server_error            its own
+
+In an open stream the same object is sent as data, and `data: [DONE]` after it. An upstream's error that is not in this
+shape gets the type that fits its status (_TYPES_BY_STATUS), and the code that it came with.
+"""
+
+import re
+from typing import Annotated, Any
+
+import msgspec
+
+from llmgate.errors import GateError
+from llmgate.protocols.decoding import NULL, decoded
+from llmgate.protocols.message import tidy
+from llmgate.protocols.request import read_model_request, replace_model
+from llmgate.protocols.sse import LIMIT, EventWatch, comment, fields
+from llmgate.protocols.surface import ModelRequest, QueuePosition, StreamWatch
+from llmgate.protocols.upstream_error import read_upstream_error
+
+_TYPES_BY_STATUS = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+}
+
+_DATA = b"data: {"
+_NEXT_DATA = b"\n\n" + _DATA
+_SOME_CHOICES = b'"choices":[{'
+_SOME_CHOICES_SPACED = re.compile(rb'"choices"\s*:\s*\[\s*\{')
+
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+
+
+class _Fault(msgspec.Struct):
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class _ErrorBody(msgspec.Struct):
+    error: _Fault
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: _Count | None = None
+    completion_tokens: _Count | None = None
+
+
+class _WithUsage(msgspec.Struct):
+    usage: _Usage | None = None
+
+
+class _WithError(msgspec.Struct):
+    error: msgspec.Raw = NULL
+
+
+_WITH_USAGE = msgspec.json.Decoder(_WithUsage)
+_WITH_ERROR = msgspec.json.Decoder(_WithError)
+
+
+class ChatSurface:
+    """See Surface."""
+
+    name = "chat"
+    paths = ("/v1/chat/completions",)
+
+    def read_request(self, body: bytes) -> ModelRequest:
+        """See Surface."""
+        return read_model_request(body)
+
+    def with_model(self, body: bytes, model: str) -> bytes:
+        """See Surface."""
+        return replace_model(body, model)
+
+    def queue_frame(self, position: QueuePosition) -> bytes:
+        """A comment: nothing else is safe here."""
+        return comment(position)
+
+    def heartbeat(self, position: QueuePosition | None) -> bytes:
+        """A comment."""
+        return comment(position)
+
+    def error_body(self, error: GateError, request_id: str) -> bytes:  # noqa: ARG002  OpenAI's shape has no place for it
+        """See Surface."""
+        kind = "invalid_request_error" if error.status < 500 else "server_error"
+        return _encode(kind, str(error), error.code)
+
+    def error_frame(self, error: GateError, request_id: str, client: str) -> bytes:  # noqa: ARG002  the same for all
+        """The error as data, then [DONE]."""
+        return _frame(self.error_body(error, request_id))
+
+    def upstream_error_body(self, status: int, body: bytes, request_id: str) -> tuple[int, bytes]:  # noqa: ARG002
+        """See Surface."""
+        error = read_upstream_error(status, body)
+        if error.untouched and _in_shape(error.document):
+            return status, body
+        fallback = "invalid_request_error" if error.status < 500 else "server_error"
+        kind = _TYPES_BY_STATUS.get(error.status, fallback)
+        return error.status, _encode(kind, error.message, _code_of(error.document))
+
+    def upstream_error_frame(self, status: int, body: bytes, request_id: str) -> bytes:
+        """See Surface."""
+        return _frame(msgspec.json.format(self.upstream_error_body(status, body, request_id)[1], indent=-1))
+
+    def watch(self) -> StreamWatch:
+        """See Surface."""
+        return ChatWatch()
+
+
+class ChatWatch(EventWatch):
+    """An event with choices is content; usage and errors are looked for by their bytes, and only then decoded."""
+
+    __slots__ = ()
+
+    def feed(self, data: bytes) -> bytes:
+        """The short cut: whole events of one line of data each, without usage or error."""
+        if self._between and data.startswith(_DATA) and data.endswith(b"\n\n") and len(data) <= LIMIT:
+            events = data.count(b"\n\n")
+            if (
+                data.count(b"\n") == 2 * events
+                and data.count(_NEXT_DATA) == events - 1
+                and b"\r" not in data
+                and b'"error"' not in data
+                and (b'"usage"' not in data or data.count(b'"usage"') == data.count(b'"usage":null'))
+            ):
+                self.started = True
+                if self._counting:
+                    self.output_tokens += _count_content(data, events)
+                return data
+        return EventWatch.feed(self, data)
+
+    def _read(self, event: bytes) -> None:
+        name, data = fields(event)
+        if data.startswith(b"[DONE]"):
+            self.complete = True
+            return
+        if self._counting:
+            self.output_tokens += _is_content(data)
+        if b'"usage"' in data:
+            self._read_usage((decoded(_WITH_USAGE, data) or _WithUsage()).usage)
+        if name == b"error" or (b'"error"' in data and (decoded(_WITH_ERROR, data) or _WithError()).error != NULL):
+            self.failed = True
+
+    def _read_usage(self, usage: _Usage | None) -> None:
+        if usage and usage.prompt_tokens is not None:
+            self.input_tokens = usage.prompt_tokens
+        if usage and usage.completion_tokens is not None:
+            self.output_tokens = usage.completion_tokens
+            self._counting = False
+
+
+def _is_content(data: bytes) -> bool:
+    return _SOME_CHOICES in data or _SOME_CHOICES_SPACED.search(data) is not None
+
+
+def _count_content(data: bytes, events: int) -> int:
+    if events == 1:
+        return _is_content(data)
+    return sum(map(_is_content, data.split(b"\n\n")))
+
+
+def _encode(kind: str, message: str, code: str | None) -> bytes:
+    return msgspec.json.encode(_ErrorBody(_Fault(tidy(message), kind, None, code)))
+
+
+def _frame(body: bytes) -> bytes:
+    return b"data: " + body + b"\n\ndata: [DONE]\n\n"
+
+
+def _in_shape(document: Any) -> bool:
+    match document:
+        case {"type": "error"}:
+            return False
+        case {"error": {"message": str()}}:
+            return True
+    return False
+
+
+def _code_of(document: Any) -> str | None:
+    match document:
+        case {"error": {"code": str(code)}}:
+            return tidy(code)
+    return None

@@ -1,0 +1,157 @@
+"""Reads from a request's JSON body what routing, log and feed need, and replaces its model.
+
+Only five keys of the outermost object are decoded; msgspec checks the grammar of the rest without building it.
+
+One body, one model: parsers take the last of two equal keys in silence, so a body with two outermost `model` keys could
+be routed by one and served by the other, and is refused. A key is `model` also when letters of it are escaped
+("mod\\u0065l"). One quick search finds all such keys at any depth; only where there are two or more (tool schemas have
+them) brackets are counted to tell which are outermost. Both rely on the body being valid JSON and come after decoding.
+"""
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+
+import msgspec
+
+from llmgate.errors import BadRequest
+from llmgate.protocols.decoding import NULL, T, decoded
+from llmgate.protocols.surface import ModelRequest
+
+MODEL_MOST = 256
+"""Characters of a model name."""
+_SESSION_MOST = 256
+_FIELD_MOST = 16_384
+
+_MODEL_KEY = re.compile(
+    rb'"(?<!\\")(?:m|\\u006[dD])(?:o|\\u006[fF])(?:d|\\u0064)(?:e|\\u0065)(?:l|\\u006[cC])"[ \t\r\n]*:[ \t\r\n]*'
+)
+# A quote that opens a string has no backslash before it, and no letter follows one that closes it: in valid JSON each
+# match is a whole key.
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
+_WINDOW = 65_536
+
+
+class _Head(msgspec.Struct):
+    model: str
+    stream: bool | None = None
+    metadata: msgspec.Raw = NULL
+    user: msgspec.Raw = NULL
+    prompt_cache_key: msgspec.Raw = NULL
+
+
+class _Metadata(msgspec.Struct):
+    user_id: str = ""
+
+
+class _ClaudeCodeUser(msgspec.Struct):
+    session_id: str = ""
+
+
+_HEAD = msgspec.json.Decoder(_Head)
+_METADATA = msgspec.json.Decoder(_Metadata)
+_CLAUDE_CODE_USER = msgspec.json.Decoder(_ClaudeCodeUser)
+_TEXT = msgspec.json.Decoder(str)
+
+
+def read_model_request(body: bytes) -> ModelRequest:
+    """What a body asks for; BadRequest where it cannot be read, and nothing else."""
+    head = _read_head(body)
+    if not head.model or len(head.model) > MODEL_MOST or not head.model.isprintable():
+        raise _bad("the model name is empty, too long or holds control characters")
+    _refuse_two_models(body)
+    return ModelRequest(model=head.model, stream=head.stream is True, body=body, session=_session(head))
+
+
+def replace_model(body: bytes, model: str) -> bytes:
+    """A body that `read_model_request` took, with another model; every other byte as it was."""
+    start = next(_model_values(body), 0)
+    value = _STRING.match(body, start)
+    if not value:
+        raise _bad("the body names no model")
+    return body[:start] + msgspec.json.encode(model) + body[value.end() :]
+
+
+def _read_head(body: bytes) -> _Head:
+    try:
+        if not body.isascii():
+            str(body, "utf-8")  # msgspec does not look into the strings that it skips
+        return _HEAD.decode(body)
+    except msgspec.ValidationError as error:
+        raise _bad(_what_is_wrong(str(error))) from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise _bad("the body is not valid JSON") from None
+    except RecursionError:
+        raise _bad("the body is nested too deeply") from None
+
+
+def _what_is_wrong(found: str) -> str:
+    """Our words for msgspec's, which end in the path of the value at fault."""
+    if found.endswith("`$.model`"):
+        return "the model is not a string"
+    if found.endswith("`$.stream`"):
+        return "stream is neither true nor false"
+    if found.endswith("field `model`"):
+        return "the body names no model"
+    return "the body is not a JSON object"
+
+
+def _refuse_two_models(body: bytes) -> None:
+    if len(list(islice(_MODEL_KEY.finditer(body), 2))) > 1 and len(list(islice(_model_values(body), 2))) > 1:
+        raise _bad("the body names its model twice")
+
+
+def _model_values(body: bytes) -> Iterator[int]:
+    """Where the values of the outermost object's `model` keys begin. Linear in the length of the body."""
+    depth = start = 0
+    for key in _MODEL_KEY.finditer(body):
+        depth += _nesting(body[start : key.start()])
+        start = key.end()
+        if depth == 1:
+            yield start
+
+
+def _nesting(text: bytes) -> int:
+    """Opening less closing brackets in a piece of JSON that begins and ends outside of strings.
+
+    Without its escapes every other part between two quotes is outside of a string. In windows, since a list of parts is
+    many times as large as the text.
+    """
+    text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
+    depth = inside = 0
+    for start in range(0, len(text), _WINDOW):
+        parts = text[start : start + _WINDOW].split(b'"')
+        outside = b"".join(parts[inside::2])
+        inside = (inside + len(parts) - 1) % 2
+        depth += outside.count(b"{") + outside.count(b"[") - outside.count(b"}") - outside.count(b"]")
+    return depth
+
+
+def _session(head: _Head) -> str:
+    for text in (_text(head.prompt_cache_key), _user_id(head.metadata), _text(head.user)):
+        if text and text.isprintable():
+            return text[:_SESSION_MOST]
+    return ""
+
+
+def _text(raw: msgspec.Raw) -> str:
+    return _short(_TEXT, bytes(raw)) or ""
+
+
+def _user_id(raw: msgspec.Raw) -> str:
+    """`metadata.user_id`; Claude Code's is "user_..._account_..._session_ID" or, newer, an object inside the string."""
+    metadata = _short(_METADATA, bytes(raw))
+    text = metadata.user_id if metadata else ""
+    if text.startswith("{"):
+        user = _short(_CLAUDE_CODE_USER, text.encode())
+        text = user.session_id if user else ""
+    return text.rpartition("_session_")[2]
+
+
+def _short(decoder: msgspec.json.Decoder[T], raw: bytes) -> T | None:
+    """None where it is of another type, or longer than anything worth showing."""
+    return decoded(decoder, raw) if len(raw) <= _FIELD_MOST else None
+
+
+def _bad(reason: str) -> BadRequest:
+    return BadRequest(f"llmgate: {reason} (BAD_REQUEST)")

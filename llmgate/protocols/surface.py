@@ -1,0 +1,117 @@
+"""What the server needs of one client-facing protocol: the Protocols that every surface fulfils.
+
+A surface only turns values into bytes and bytes into values; who waits, who is asked and when bytes go out is decided
+elsewhere.
+"""
+
+from typing import Protocol
+
+import msgspec
+
+from llmgate.errors import GateError
+
+
+class QueuePosition(Protocol):
+    """What a queue frame tells of a waiter; `llmgate.core.line.Position` fits (siblings do not import each other)."""
+
+    @property
+    def position(self) -> int: ...
+    @property
+    def depth(self) -> int: ...
+    @property
+    def waited_ms(self) -> int: ...
+    @property
+    def eta_ms(self) -> int | None: ...
+
+
+class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request's body says to the gate. Texts are printable, on one line and at most 256 characters."""
+
+    model: str
+    """Not empty."""
+    stream: bool
+    body: bytes
+    """As it was received."""
+    session: str = ""
+    """From `prompt_cache_key`, `metadata.user_id` or `user`; "" where the body tells none. Headers go before it."""
+    purpose: str = ""
+    """"" on both surfaces that exist: only headers tell it."""
+
+
+class StreamWatch(Protocol):
+    """Follows one answer's event stream on its way to the client, however it is cut into pieces."""
+
+    complete: bool
+    """The surface's own end was passed on: `message_stop`, `data: [DONE]`."""
+    failed: bool
+    """An error event of the upstream itself was passed on."""
+    started: bool
+    """A real event, not a comment, was passed on: from here on no heartbeat and no queue frame may be sent."""
+    inside_event: bool
+    """What was passed on ends inside an event, because that event is larger than the bound: a frame of our own would
+    become part of it, so an end now can only be told by aborting the connection."""
+    output_tokens: int
+    """Content events so far; the server's own number as soon as its usage told one."""
+    input_tokens: int | None
+    """Tokens of the prompt, those read from a cache included; None until the server told it."""
+    opened: bool
+    """Set it to True when bytes of ours went out before the upstream's: its byte order mark is then swallowed, since it
+    would no longer stand at the start."""
+
+    def feed(self, data: bytes) -> bytes:
+        """What may be passed on now: whole events, byte for byte; b"" while one is unfinished. Never raises."""
+        ...
+
+    def finish(self) -> bytes:
+        """At the regular end of the answer: the last event where the server left out its blank line, else b""."""
+        ...
+
+
+class Surface(Protocol):
+    """One client-facing protocol. All methods are pure; all bytes are complete frames or complete bodies."""
+
+    @property
+    def name(self) -> str:
+        """The `api` of log, feed and metrics: "messages", "chat"."""
+        ...
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Without prefix: ("/v1/messages",)."""
+        ...
+
+    def read_request(self, body: bytes) -> ModelRequest:
+        """The request in a body; raises BadRequest and nothing else."""
+        ...
+
+    def with_model(self, body: bytes, model: str) -> bytes:
+        """A body that `read_request` took, asking for another model; every other byte stays as it was."""
+        ...
+
+    def queue_frame(self, position: QueuePosition) -> bytes:
+        """Tells a waiting client its position on its open stream."""
+        ...
+
+    def heartbeat(self, position: QueuePosition | None) -> bytes:
+        """A sign of life before the first real event; None once the request has its slot."""
+        ...
+
+    def error_body(self, error: GateError, request_id: str) -> bytes:
+        """JSON, to be sent with `error.status`."""
+        ...
+
+    def error_frame(self, error: GateError, request_id: str, client: str) -> bytes:
+        """The last frames of an open stream; `client` is the short name of the client ("claude-cli")."""
+        ...
+
+    def upstream_error_body(self, status: int, body: bytes, request_id: str) -> tuple[int, bytes]:
+        """An upstream's error, before the stream is open, in the surface's shape: (status, JSON)."""
+        ...
+
+    def upstream_error_frame(self, status: int, body: bytes, request_id: str) -> bytes:
+        """The same error as the last frames of a stream that is open already."""
+        ...
+
+    def watch(self) -> StreamWatch:
+        """For one answer's event stream."""
+        ...

@@ -1,0 +1,380 @@
+"""One request's way, from its headers to its outcome: read it from `run` downwards.
+
+The slot is given back by `_upstream_done`, which the transport calls exactly once for every call it was asked for: at
+the upstream's end of message, so that the next request is dispatched before the last bytes go out here; or when the
+socket is closed. Nothing else gives back a slot that was handed over.
+A client that leaves cancels this task, from `_client_gone`, in whatever state it is; so does `stop`, at shutdown.
+"""
+
+import asyncio
+import logging
+import secrets
+from typing import TYPE_CHECKING
+
+from starlette.types import Receive, Scope, Send
+
+from llmgate.admission.base import Place
+from llmgate.config.settings import UpstreamSettings
+from llmgate.core.caller import Caller
+from llmgate.core.routing import Route
+from llmgate.errors import BodyTimeout, BodyTooLarge, ClientStalled, GateError, Outcome, QueueError, UpstreamFailed
+from llmgate.protocols.surface import ModelRequest, Surface
+from llmgate.server import identity
+from llmgate.server.asgi import JSON, ClientLeft, Header, Headers, headers_of, peer_of, read_body
+from llmgate.server.heartbeat import Heartbeat
+from llmgate.server.listener import Listener
+from llmgate.server.relay import Relay
+from llmgate.server.reply import Reply
+from llmgate.server.services import Services
+from llmgate.server.wishes import Wishes, read_wishes
+from llmgate.upstreams.answer import Answer, Done
+from llmgate.upstreams.upstream import returned_headers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+logger = logging.getLogger("llmgate")
+
+LARGEST_ANSWER = 64 * 1024 * 1024
+"""Bytes of an answer that does not stream; it is held whole, so that a client never gets half of it."""
+LARGEST_ERROR = 1024 * 1024
+
+STREAM_HEADERS: tuple[Header, ...] = ((b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no"))
+"""X-Accel-Buffering: nginx would hold frames back otherwise."""
+
+_INTERNAL = "llmgate: an internal error, see the log of llmgate (INTERNAL)"
+
+
+class Exchange:
+    """One request on one surface."""
+
+    __slots__ = (
+        "_abort",
+        "_answer_status",
+        "_arrival",
+        "_headers",
+        "_heartbeat",
+        "_id",
+        "_outcome",
+        "_path",
+        "_place",
+        "_query",
+        "_receive",
+        "_relay",
+        "_release_timeout",
+        "_reply",
+        "_scope",
+        "_services",
+        "_stopped_by",
+        "_surface",
+        "_task",
+        "_upstream_name",
+        "_wishes",
+    )
+
+    def __init__(
+        self, services: Services, surface: Surface, path: str, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """`path` is the surface's own, without our prefix."""
+        self._services = services
+        self._surface = surface
+        self._path = path
+        self._query: bytes = scope["query_string"]
+        self._scope = scope
+        self._receive = receive
+        self._headers: Headers = headers_of(scope)
+        self._abort: Callable[[], None] | None = scope.get("extensions", {}).get("llmgate.abort")
+        self._reply = Reply(send, services.settings.server.client_stall_timeout)
+        self._id = "req_" + secrets.token_hex(8)
+        self._wishes = Wishes()
+        self._upstream_name = ""
+        self._arrival: list[Header] = []
+        """Position and depth when it came, where it had to wait."""
+        self._release_timeout = 0.0
+        self._place: Place | None = None
+        self._relay: Relay | None = None
+        self._answer_status = 0
+        self._heartbeat: Heartbeat | None = None
+        self._outcome: Outcome | None = None
+        """Why we cut it, once we do."""
+        self._stopped_by: GateError | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    # ---- the way
+
+    async def run(self) -> None:
+        """The whole of it. Raises nothing but foreign cancellation."""
+        try:
+            request = await self._read()
+            route = self._services.routes.find(request.model)
+        except ClientLeft:
+            return
+        except GateError as error:
+            self._fail(error)
+            await self._reply.wait_sent()
+            return
+        self._task = asyncio.current_task()
+        self._services.running.add(self)
+        try:
+            with Listener(self._receive, self._client_gone):
+                await self._serve(request, route)
+        finally:
+            self._services.running.discard(self)
+            if self._heartbeat is not None:
+                self._heartbeat.stop()
+
+    async def _serve(self, request: ModelRequest, route: Route) -> None:
+        """Waits, runs, answers; every way it may end leads through here."""
+        try:
+            try:
+                await self._wait_and_run(request, route)
+            except GateError as error:
+                self._fail(error)
+            except Exception:
+                logger.exception("request %s failed inside llmgate", self._id)
+                self._fail(GateError(_INTERNAL))
+            await self._reply.wait_sent()
+        except asyncio.CancelledError:
+            if self._stopped_by is None or self._task is None:
+                raise
+            self._task.uncancel()
+            self._fail(self._stopped_by)
+            await self._reply.wait_sent()
+
+    async def _wait_and_run(self, request: ModelRequest, route: Route) -> None:
+        settings = self._services.settings.upstreams[route.upstream]
+        self._upstream_name = route.upstream
+        self._release_timeout = settings.release_timeout
+        caller = self._caller(request)
+        self._reply.on_stalled = self._client_stalled
+        max_wait = self._max_wait(settings, stream=request.stream)
+        async with self._services.admission.enter(route.upstream, caller, max_wait=max_wait) as place:
+            self._place = place
+            if request.stream and self._wishes.queue_events != "off":
+                self._start_heartbeat()
+            position = place.position()
+            if position is not None:
+                self._arrival = [
+                    (b"llmgate-position", b"%d" % position.position),
+                    (b"llmgate-depth", b"%d" % position.depth),
+                ]
+                await self._wait(place, stream=request.stream)
+            body = request.body if route.model == request.model else self._surface.with_model(request.body, route.model)
+            await self._run(place, body, stream=request.stream)
+
+    async def _wait(self, place: Place, *, stream: bool) -> None:
+        """Until the slot is there; meanwhile the client is told where it stands."""
+        if not stream or self._wishes.queue_events == "off":
+            await place.wait_admitted()
+            return
+        async for position in place.positions():
+            if not self._reply.started:
+                self._open_stream([])
+            if self._wishes.queue_events == "on":
+                self._reply.write(self._surface.queue_frame(position))
+            else:
+                self._reply.write(self._surface.heartbeat(position))
+            await self._reply.wait_sent()
+
+    async def _run(self, place: Place, body: bytes, *, stream: bool) -> None:
+        """The slot is there: asks the upstream and passes on what it says."""
+        upstream = self._services.upstreams[self._upstream_name]
+        target = self._path.encode("ascii") + (b"?" + self._query if self._query else b"")
+        call = upstream.call(b"POST", target, self._headers, body, self._upstream_done, request_id=self._id)
+        place.hand_over()
+        async with call as answer:
+            self._answer_status = answer.status
+            if answer.status >= 400:
+                await self._pass_error(answer)
+            elif stream and _is_event_stream(answer):
+                await self._pass_stream(answer)
+            else:
+                await self._pass_whole(answer, place)
+
+    async def _pass_stream(self, answer: Answer) -> None:
+        watch = self._surface.watch()
+        watch.opened = self._reply.started
+        if not self._reply.started:
+            self._open_stream(returned_headers(answer))
+        record = self._services.ledger.record(self._id)
+        self._relay = relay = Relay(answer, self._reply, watch, record, self._stop_heartbeat)
+        answer.start(relay)
+        error = await relay.wait_over()
+        if error is not None:
+            raise error
+        if not self._reply.finished:
+            raise UpstreamFailed(
+                "llmgate: the upstream ended its stream before the answer was complete (UPSTREAM_ERROR)"
+            )
+
+    async def _pass_whole(self, answer: Answer, place: Place) -> None:
+        body = await answer.read(LARGEST_ANSWER)
+        if self._reply.started:
+            raise UpstreamFailed("llmgate: the upstream answered a streaming request without a stream (UPSTREAM_ERROR)")
+        headers = [*returned_headers(answer), *self._own_headers()]
+        if place.queued:
+            headers.append((b"llmgate-queued-ms", b"%d" % round(place.waited * 1000)))
+        self._stop_heartbeat()
+        self._reply.answer(answer.status, headers, body)
+
+    async def _pass_error(self, answer: Answer) -> None:
+        """The upstream's own error: with its status while there is none yet, as an error event on an open stream."""
+        body = await answer.read(LARGEST_ERROR)
+        self._stop_heartbeat()
+        if self._reply.started:
+            self._reply.finish(self._surface.upstream_error_frame(answer.status, body, self._id))
+            return
+        status, body = self._surface.upstream_error_body(answer.status, body, self._id)
+        headers = [(name, value) for name, value in returned_headers(answer) if name != b"content-type"]
+        self._reply.answer(status, [JSON, *headers, *self._own_headers()], body)
+
+    # ---- the slot
+
+    def _upstream_done(self, done: Done) -> None:
+        """The transport knows what became of the call: the slot is free, or drains."""
+        if self._place is None:
+            return
+        if done is Done.ENDED:
+            self._place.leave(self._ended_outcome())
+        elif done is Done.CUT:
+            self._place.drain(self._outcome or "upstream_timeout", self._release_timeout)
+        else:
+            self._place.leave(self._outcome or ("upstream_down" if done is Done.UNSENT else "upstream_error"))
+
+    def _ended_outcome(self) -> Outcome:
+        """A message that ended regularly is complete unless the server says it failed, or broke its stream off."""
+        failed = self._answer_status >= 500 or self._answer_status == 429
+        if self._relay is not None:
+            failed = not self._relay.take_end() or self._relay.watch.failed
+        elif self._reply.started:
+            failed = True  # the client was promised a stream and none came
+        return "upstream_error" if failed else "completed"
+
+    # ---- ends from outside
+
+    def stop(self, error: GateError) -> None:
+        """Ends it wherever it is; its client gets `error`."""
+        self._cut(error.outcome, error)
+
+    def _client_gone(self) -> None:
+        """The client left. Also called when its answer is complete: then nothing is left to do."""
+        if not self._reply.finished or self._reply.blocked:
+            self._cut("client_gone", _ClientGone())
+
+    def _client_stalled(self) -> None:
+        if self._stopped_by is not None:
+            self._give_up_client()
+        self._cut("client_stalled", ClientStalled("llmgate: the client stopped reading (CLIENT_STALLED)"))
+
+    def _cut(self, outcome: Outcome, error: GateError) -> None:
+        if self._stopped_by is None and self._task is not None:
+            self._stopped_by, self._outcome = error, outcome
+            self._task.cancel()
+
+    # ---- answers of our own
+
+    def _fail(self, error: GateError) -> None:
+        """As status and body before the stream is open, as an error event after it."""
+        self._stop_heartbeat()
+        inside_event = self._relay is not None and self._relay.watch.inside_event
+        if inside_event or isinstance(error, (_ClientGone, ClientStalled)):
+            self._give_up_client()
+        elif self._reply.finished:
+            return
+        elif self._reply.started:
+            client = identity.client_of(self._headers)
+            self._reply.finish(self._surface.error_frame(error, self._id, client))
+        else:
+            headers = [JSON, *self._own_headers(), *self._error_headers(error)]
+            self._reply.answer(error.status, headers, self._surface.error_body(error, self._id))
+
+    def _give_up_client(self) -> None:
+        """No more can be said on this connection: it is closed at once, so that nothing on it looks complete."""
+        self._reply.stop()
+        if self._abort is not None:
+            self._abort()
+
+    def _error_headers(self, error: GateError) -> list[Header]:
+        headers = [(b"llmgate-code", error.code.encode("ascii"))]
+        if isinstance(error, (BodyTooLarge, BodyTimeout)):
+            headers.append((b"connection", b"close"))  # the rest of its body is not read
+        if isinstance(error, QueueError):
+            headers += [(b"x-should-retry", b"false"), (b"retry-after", b"%d" % self._retry_after())]
+            headers.append((b"llmgate-depth", b"%d" % error.depth))
+            if error.limit is not None:
+                headers.append((b"llmgate-limit", b"%d" % error.limit))
+            if self._place is not None and self._place.queued:
+                headers.append((b"llmgate-queued-ms", b"%d" % round(self._place.waited * 1000)))
+        return headers
+
+    def _retry_after(self) -> int:
+        """Seconds until a slot falls free about now: the median run shared by the slots, within 1 and the setting."""
+        settings = self._services.settings
+        median = self._services.ledger.figures(self._upstream_name).median_run()
+        slots = self._services.admission.gate(self._upstream_name).limits.max_concurrent or 1
+        return round(min(max(1.0, median / slots), settings.waiting.retry_after_max))
+
+    def _own_headers(self) -> list[Header]:
+        headers = [(b"llmgate-request-id", self._id.encode("ascii"))]
+        if self._upstream_name:
+            headers.append((b"llmgate-upstream", self._upstream_name.encode("ascii")))
+        return headers + self._arrival
+
+    def _open_stream(self, headers: list[Header]) -> None:
+        own = [*self._own_headers(), *STREAM_HEADERS]
+        if not any(name == b"content-type" for name, _ in headers):
+            own.append((b"content-type", b"text/event-stream; charset=utf-8"))
+        self._reply.start(200, [*headers, *own])
+
+    def _start_heartbeat(self) -> None:
+        seconds = self._services.settings.waiting.heartbeat
+        self._heartbeat = Heartbeat(seconds, lambda: self._reply.last_write, self._beat)
+        self._heartbeat.start()
+
+    def _stop_heartbeat(self) -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+
+    def _beat(self) -> None:
+        if self._reply.blocked or self._reply.finished or self._place is None:
+            return
+        if not self._reply.started:
+            self._open_stream([])
+        self._reply.write(self._surface.heartbeat(self._place.position()))
+
+    # ---- the request
+
+    async def _read(self) -> ModelRequest:
+        server = self._services.settings.server
+        body = await read_body(self._headers, self._receive, server.max_body, server.body_timeout)
+        self._wishes = read_wishes(self._headers)
+        return self._surface.read_request(body)
+
+    def _max_wait(self, settings: UpstreamSettings, *, stream: bool) -> float | None:
+        limits = (self._wishes.max_wait, None if stream else settings.nonstream_queue_timeout)
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    def _caller(self, request: ModelRequest) -> Caller:
+        headers, names = self._headers, self._services.settings.identify
+        return Caller(
+            id=self._id,
+            model=request.model,
+            api=self._surface.name,
+            path=self._path,
+            stream=request.stream,
+            client=identity.client_of(headers),
+            session=identity.session_of(headers, names.session, request.session),
+            purpose=identity.purpose_of(headers, names.purpose) or request.purpose,
+            peer=peer_of(self._scope),
+            body_bytes=len(request.body),
+        )
+
+
+class _ClientGone(GateError):
+    """Nobody is there to be told."""
+
+
+def _is_event_stream(answer: Answer) -> bool:
+    return any(
+        name == b"content-type" and value.lower().startswith(b"text/event-stream") for name, value in answer.headers
+    )

@@ -1,0 +1,59 @@
+"""uvicorn's HTTP/1.1 protocol with two things that a gate cannot do without.
+
+- A second request on a connection whose first is not answered yet (pipelining) is dropped and the connection closes
+  after the first answer. uvicorn would stop reading instead, and so never learn that the waiting client has left.
+- `scope["extensions"]["llmgate.abort"]()` closes the connection at once: a plain close waits for ever for a client that
+  has stopped reading, and an answer that breaks off must not look complete.
+"""
+
+import asyncio
+import socket
+import sys
+from typing import cast
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+KEEPALIVE_IDLE_SECONDS = 30
+USER_TIMEOUT_MS = 60_000
+"""A peer that acknowledges nothing for so long is gone (RFC 5482): a machine that lost power sends no FIN."""
+
+
+class GateProtocol(HttpToolsProtocol):
+    """One client connection."""
+
+    _pipelined = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        raw = transport.get_extra_info("socket")
+        if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
+            _watch_peer(cast("socket.socket", raw))
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["extensions"] = {"llmgate.abort": self.transport.abort}  # type: ignore[dict-item]
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            self._pipelined = True
+            cycle.keep_alive = False
+
+    def on_headers_complete(self) -> None:
+        if not self._pipelined:
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if not self._pipelined:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if not self._pipelined:
+            super().on_message_complete()
+
+
+def _watch_peer(raw: socket.socket) -> None:
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if sys.platform == "linux":
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_SECONDS)
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10)
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS)

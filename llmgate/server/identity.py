@@ -1,0 +1,88 @@
+"""Who is asking: session, purpose and client of a request, from headers that clients send anyway.
+
+Everything that comes out is printable, on one line and short: it is shown in logs and on terminals.
+"""
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from llmgate.server.asgi import Headers
+
+_LONGEST = 128
+_PRODUCT = re.compile(r"[A-Za-z0-9._-]+(?:/[A-Za-z][A-Za-z0-9._-]*(?=[ /]|$))?")
+
+CLIENTS = {
+    "anthropic/python": "anthropic-python",
+    "asyncanthropic/python": "anthropic-python",
+    "anthropic/js": "anthropic-js",
+    "openai/python": "openai-python",
+    "asyncopenai/python": "openai-python",
+    "openai/js": "openai-js",
+    "codex_cli_rs": "codex",
+    "python-httpx": "httpx",
+    "python-requests": "requests",
+}
+
+
+class _CodexTurn(msgspec.Struct):
+    request_kind: str = ""
+
+
+def session_of(headers: Headers, names: Sequence[str], from_body: str) -> str:
+    """The first header that is not empty, else what the body told; last of all `x-client-request-id`, which changes."""
+    weak = ""
+    for name in names:
+        value = clean(headers.get(name.encode(), b""))
+        if value and name == "x-client-request-id":
+            weak = value
+        elif value:
+            return value
+    return from_body or weak
+
+
+def purpose_of(headers: Headers, names: Sequence[str]) -> str:
+    """What the request is for, "" for an ordinary turn."""
+    for name in names:
+        value = headers.get(name.encode(), b"")
+        purpose = _read_purpose(name, value) if value else ""
+        if purpose:
+            return purpose
+    return ""
+
+
+def client_of(headers: Headers) -> str:
+    """Short name of the client program; of a browser its origin."""
+    named = clean(headers.get(b"llmgate-client", b""))
+    if named:
+        return named
+    agent = clean(headers.get(b"user-agent", b""))
+    if agent.startswith("Mozilla/"):
+        return clean(headers.get(b"origin", b"")) or "browser"
+    product = _PRODUCT.match(agent)
+    if product is None:
+        return ""
+    name = product[0]
+    return CLIENTS.get(name.lower(), name.partition("/")[0].lower())
+
+
+def clean(value: bytes) -> str:
+    """Printable text on one line, cut to a length that fits a log line."""
+    text = value.decode("utf-8", "replace")
+    if not text.isprintable():
+        parts = "".join(letter if letter.isprintable() else "\n" for letter in text).split("\n")
+        text = " ".join(filter(None, parts))
+    return text.strip()[:_LONGEST]
+
+
+def _read_purpose(name: str, value: bytes) -> str:
+    if name == "x-deepseek-harness-compact":
+        return "compaction" if value.strip() == b"1" else ""
+    if name == "x-codex-turn-metadata":
+        try:
+            kind = msgspec.json.decode(value, type=_CodexTurn).request_kind
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+            return ""
+        return "" if kind == "turn" else clean(kind.encode())
+    return clean(value)

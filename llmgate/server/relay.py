@@ -1,0 +1,76 @@
+"""Hands an answer's event stream on to the client, piece by piece, straight from the upstream's data callback.
+
+No piece is awaited: the transport calls `feed`, the surface's watch says which whole events may pass, the reply sends
+them. When the client is slow the upstream is paused until it has caught up, so nothing piles up in between.
+The last piece is kept back until the slot has been given on: see `upstreams.answer`.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from llmgate.errors import GateError
+from llmgate.protocols.surface import StreamWatch
+from llmgate.server.reply import Reply
+from llmgate.telemetry.ledger import Record
+from llmgate.upstreams.answer import Answer
+
+
+class Relay:
+    """The sink of one answer whose body is an event stream."""
+
+    __slots__ = ("_answer", "_last", "_on_first_event", "_over", "_record", "_reply", "watch")
+
+    def __init__(
+        self,
+        answer: Answer,
+        reply: Reply,
+        watch: StreamWatch,
+        record: Record | None,
+        on_first_event: Callable[[], None],
+    ) -> None:
+        self._answer = answer
+        self._reply = reply
+        self._record = record
+        self._on_first_event = on_first_event
+        self._over: asyncio.Future[GateError | None] = asyncio.get_running_loop().create_future()
+        self._last = b""
+        self.watch = watch
+        reply.on_writable = answer.resume
+
+    def feed(self, data: bytes) -> None:
+        watch, reply = self.watch, self._reply
+        began = watch.started
+        passed = watch.feed(data)
+        if not began and watch.started:
+            self._begin()
+        if self._record is not None:
+            self._record.output_tokens = watch.output_tokens
+        if self._answer.ended:
+            self._last = passed
+            return
+        reply.write(passed)
+        if reply.blocked:
+            self._answer.pause()
+
+    def take_end(self) -> bool:
+        """The upstream's message ended regularly: whether the stream in it told its own end, be it an error."""
+        self._last += self.watch.finish()
+        return self.watch.complete or self.watch.failed
+
+    def end(self, error: GateError | None) -> None:
+        if error is None and (self.watch.complete or self.watch.failed):
+            self._reply.finish(self._last)
+        else:
+            self._reply.write(self._last)
+        if not self._over.done():
+            self._over.set_result(error)
+
+    async def wait_over(self) -> GateError | None:
+        """Until the upstream's message is over; what broke it off, if anything did."""
+        return await self._over
+
+    def _begin(self) -> None:
+        self._on_first_event()
+        if self._record is not None:
+            self._record.first_byte_at = time.monotonic()

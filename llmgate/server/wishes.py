@@ -1,0 +1,57 @@
+"""What a request asks of the gate itself, in `llmgate-*` headers; what is not offered is a BadRequest."""
+
+from typing import Literal, cast
+
+import msgspec
+
+from llmgate.config.units import BadValue, parse_duration
+from llmgate.errors import BadRequest
+from llmgate.server.asgi import Headers
+
+QueueEvents = Literal["on", "comment", "off"]
+
+
+class Wishes(msgspec.Struct, frozen=True):
+    """`max_wait` in seconds (0: a slot now or QUEUE_FULL). `queue_events` on: frames of the surface; comment: comments
+    only; off: nothing of ours before the upstream's own answer, not even a heartbeat."""
+
+    max_wait: float | None = None
+    queue_events: QueueEvents = "on"
+
+
+_NONE = Wishes()
+
+
+def read_wishes(headers: Headers) -> Wishes:
+    """The wishes in a request's headers."""
+    max_wait, events = headers.get(b"llmgate-max-wait"), headers.get(b"llmgate-queue-events")
+    if max_wait is None and events is None:
+        return _NONE
+    return Wishes(_read_wait(max_wait), _read_events(events))
+
+
+def _read_wait(value: bytes | None) -> float | None:
+    if value is None:
+        return None
+    try:
+        return parse_duration(_number_or_text(value.decode("ascii").strip()))
+    except (BadValue, UnicodeDecodeError):
+        raise BadRequest(
+            "llmgate: the header llmgate-max-wait takes a duration such as 30s or 0 (BAD_REQUEST)"
+        ) from None
+
+
+def _number_or_text(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _read_events(value: bytes | None) -> QueueEvents:
+    if value is None:
+        return "on"
+    word = value.strip().lower()
+    if word not in (b"on", b"comment", b"off"):
+        raise BadRequest("llmgate: the header llmgate-queue-events takes on, comment or off (BAD_REQUEST)")
+    return cast("QueueEvents", word.decode())

@@ -1,0 +1,226 @@
+"""The live feed: numbered events to bounded watchers, each begun with a snapshot.
+
+An event is rendered once, and only while somebody watches. A watcher that does not keep up is cut, never waited for:
+it comes back and gets a new snapshot. Once a second, while somebody watches, what changed without an event (tokens,
+figures) follows as one `progress` item.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from llmgate.adminapi import EventView, FeedItem, RequestView, Status, UpstreamView, encode
+from llmgate.core.events import Event, Refused, TicketEvent
+from llmgate.telemetry.journal import describe
+from llmgate.telemetry.ledger import Ledger, Record, rfc3339, view_request
+
+_EVENTS_IN_SNAPSHOT = 200
+_PROGRESS_SECONDS = 1.0
+
+KINDS: dict[str, str] = {"LimitsChanged": "limits_changed", "ModeChanged": "mode_changed"}
+
+
+class Watcher:
+    """One who follows: a mailbox of encoded items, bounded in bytes (the snapshot that opens it is not counted)."""
+
+    def __init__(self, limit: int, on_cut: Callable[[], object]) -> None:
+        self._limit = limit
+        self._on_cut = on_cut
+        self._items: deque[tuple[int, bytes, int]] = deque()
+        """Number, JSON, and what it counts against the bound."""
+        self._held = 0
+        self._look: asyncio.Future[None] | None = None
+        self.cut = False
+
+    def put(self, number: int, item: bytes) -> None:
+        """Never waits: beyond the bound the watcher is cut and its mailbox emptied."""
+        if self.cut:
+            return
+        self._held += len(item)
+        if self._held > self._limit:
+            self.end()
+            return
+        self._items.append((number, item, len(item)))
+        self._wake()
+
+    def put_snapshot(self, number: int, item: bytes) -> None:
+        """All there is: outside the bound, since a watcher cannot do with less."""
+        if self.cut:
+            return
+        self._items.append((number, item, 0))
+        self._wake()
+
+    def end(self) -> None:
+        """Cuts it: nothing is kept for it any more."""
+        self.cut = True
+        self._items.clear()
+        self._on_cut()
+
+    async def wait_next(self, seconds: float) -> tuple[int, bytes] | None:
+        """The next item with its number; None when none came in that time."""
+        if not self._items:
+            self._look = asyncio.get_running_loop().create_future()
+            timer = asyncio.get_running_loop().call_later(seconds, _set, self._look)
+            try:
+                await self._look
+            finally:
+                timer.cancel()
+                self._look = None
+        if not self._items:
+            return None
+        number, item, weight = self._items.popleft()
+        self._held -= weight
+        return number, item
+
+    def _wake(self) -> None:
+        if self._look is not None:
+            _set(self._look)
+
+
+class Feed:
+    """Numbers what happens, keeps the newest, tells those who watch."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        status: Callable[[], Status],
+        upstream: Callable[[str], UpstreamView],
+        history: int,
+        clock: Callable[[], float] = time.monotonic,
+        watcher_limit: int = 4 * 1024 * 1024,
+    ) -> None:
+        self._ledger = ledger
+        self._status = status
+        self._upstream = upstream
+        self._clock = clock
+        self._watcher_limit = watcher_limit
+        self._number = 0
+        self._recent: deque[tuple[int, Event, str]] = deque(maxlen=history)
+        self._watchers: set[Watcher] = set()
+        self._tick: asyncio.TimerHandle | None = None
+        self._told_tokens: dict[str, int] = {}
+        self._told_upstreams: dict[str, UpstreamView] = {}
+
+    @property
+    def watchers(self) -> int:
+        return len(self._watchers)
+
+    def apply(self, event: Event, record: Record | None) -> None:
+        """One change at a gate, after the ledger took it in."""
+        self._number += 1
+        self._recent.append((self._number, event, record.caller.id if record else ""))
+        if not self._watchers:
+            return
+        now, wall = self._clock(), datetime.now(UTC)
+        item = FeedItem(
+            type="event",
+            number=self._number,
+            now_ms=round(now * 1000),
+            event=self._view_event(self._number, event, record.caller.id if record else ""),
+            upstream=self._upstream(event.upstream),
+            request=view_request(record, now, wall) if record else None,
+        )
+        self._send(item)
+
+    def announce(self) -> None:
+        """Something about the daemon itself changed: a fresh snapshot for everybody."""
+        for watcher in self._watchers:
+            watcher.put_snapshot(self._number, encode(self.snapshot()))
+
+    def watch(self, on_cut: Callable[[], object]) -> Watcher:
+        """A new watcher, whose first item is a snapshot."""
+        watcher = Watcher(self._watcher_limit, on_cut)
+        watcher.put_snapshot(self._number, encode(self.snapshot()))
+        self._watchers.add(watcher)
+        if self._tick is None:
+            self._tick = asyncio.get_running_loop().call_later(_PROGRESS_SECONDS, self._progress)
+        return watcher
+
+    def leave(self, watcher: Watcher) -> None:
+        """It watches no more."""
+        self._watchers.discard(watcher)
+        if not self._watchers:
+            self.stop()
+
+    def close(self) -> None:
+        """Cuts every watcher."""
+        for watcher in list(self._watchers):
+            watcher.end()
+
+    def stop(self) -> None:
+        """No timer of it fires any more."""
+        if self._tick is not None:
+            self._tick.cancel()
+            self._tick = None
+
+    def snapshot(self) -> FeedItem:
+        """All there is, now."""
+        now, wall = self._clock(), datetime.now(UTC)
+        newest = list(self._recent)[-_EVENTS_IN_SNAPSHOT:]
+        return FeedItem(
+            type="snapshot",
+            number=self._number,
+            now_ms=round(now * 1000),
+            status=self._status(),
+            requests=[view_request(record, now, wall) for record in self._ledger.live()],
+            events=[self._view_event(*entry) for entry in newest],
+        )
+
+    def _send(self, item: FeedItem) -> None:
+        data = encode(item)
+        for watcher in list(self._watchers):  # one that is cut may leave at once
+            watcher.put(item.number, data)
+
+    def _progress(self) -> None:
+        self._tick = asyncio.get_running_loop().call_later(_PROGRESS_SECONDS, self._progress)
+        requests, upstreams = self._changed_requests(), self._changed_upstreams()
+        if requests or upstreams:
+            now_ms = round(self._clock() * 1000)
+            self._send(
+                FeedItem(type="progress", number=self._number, now_ms=now_ms, requests=requests, upstreams=upstreams)
+            )
+
+    def _changed_requests(self) -> list[RequestView]:
+        now, wall = self._clock(), datetime.now(UTC)
+        running = [record for record in self._ledger.live() if record.state == "running"]
+        changed = [record for record in running if self._told_tokens.get(record.caller.id, 0) != record.output_tokens]
+        self._told_tokens = {record.caller.id: record.output_tokens for record in running}
+        return [view_request(record, now, wall) for record in changed]
+
+    def _changed_upstreams(self) -> list[UpstreamView]:
+        upstreams = {view.name: view for view in self._status().upstreams}
+        changed = [view for name, view in upstreams.items() if self._told_upstreams.get(name) != view]
+        self._told_upstreams = upstreams
+        return changed
+
+    def _view_event(self, number: int, event: Event, request_id: str) -> EventView:
+        ago = self._clock() - event.at
+        return EventView(
+            number=number,
+            at=rfc3339(datetime.fromtimestamp(datetime.now(UTC).timestamp() - ago, UTC)),
+            now_ms=round(event.at * 1000),
+            kind=kind_of(event),
+            upstream=event.upstream,
+            text=describe(event),
+            request_id=request_id,
+            outcome=outcome_of(event),
+        )
+
+
+def kind_of(event: Event) -> str:
+    """The event's past-tense word in lower case."""
+    name = type(event).__name__
+    return KINDS.get(name, name.lower())
+
+
+def outcome_of(event: Event) -> str | None:
+    """How the request ended, where this event is its end."""
+    return getattr(event, "outcome", None) if isinstance(event, (TicketEvent, Refused)) else None
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

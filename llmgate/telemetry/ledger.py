@@ -1,0 +1,267 @@
+"""Every request that lives and the newest that ended, and each upstream's figures: the gates' events, folded.
+
+Nothing is computed until somebody looks: an event costs a few assignments, a view sorts at most `_KEPT` numbers.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+
+from llmgate.adminapi import RequestView, UpstreamView
+from llmgate.core.caller import Caller
+from llmgate.core.events import (
+    Abandoned,
+    Admitted,
+    Dismissed,
+    Drained,
+    Event,
+    Expired,
+    GateStatistics,
+    Mode,
+    Moved,
+    Queued,
+    Refused,
+    Released,
+    Requeued,
+    TicketEvent,
+)
+from llmgate.errors import Outcome
+
+_KEPT = 500
+_RATE_SECONDS = 60
+
+FAILURES: frozenset[Outcome] = frozenset({"upstream_error", "upstream_timeout", "upstream_down"})
+
+
+class Record:
+    """One request. Times are monotonic seconds. The exchange writes `first_byte_at` and `output_tokens`."""
+
+    __slots__ = (
+        "arrived_at",
+        "caller",
+        "deadline",
+        "dispatched_at",
+        "ended_at",
+        "first_byte_at",
+        "order",
+        "outcome",
+        "output_tokens",
+        "state",
+        "upstream",
+    )
+
+    def __init__(self, upstream: str, caller: Caller, arrived_at: float) -> None:
+        self.upstream = upstream
+        self.caller = caller
+        self.arrived_at = arrived_at
+        self.state = "running"
+        self.order = 0
+        self.deadline: float | None = None
+        self.dispatched_at: float | None = None
+        self.first_byte_at: float | None = None
+        self.ended_at: float | None = None
+        self.output_tokens = 0
+        self.outcome: Outcome | None = None
+
+    def end(self, now: float, outcome: Outcome, state: str = "done") -> None:
+        self.ended_at, self.outcome, self.state = now, outcome, state
+
+
+class Figures:
+    """One upstream's recent waits, runs and failures."""
+
+    def __init__(self) -> None:
+        self.waits: deque[float] = deque(maxlen=_KEPT)
+        self.runs: deque[float] = deque(maxlen=_KEPT)
+        self.first_bytes: deque[float] = deque(maxlen=_KEPT)
+        self.outcomes: dict[Outcome, int] = {}
+        self.down = False
+        self._ended: deque[tuple[int, int]] = deque(maxlen=_RATE_SECONDS + 1)
+
+    def count(self, outcome: Outcome, now: float) -> None:
+        self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
+        second = int(now)
+        if self._ended and self._ended[-1][0] == second:
+            self._ended[-1] = (second, self._ended[-1][1] + 1)
+        else:
+            self._ended.append((second, 1))
+
+    def median_run(self) -> float:
+        """Seconds; 0.0 where nothing has run yet."""
+        return (_percentile(self.runs, 50) or 0) / 1000
+
+    def rate(self, now: float) -> float:
+        """Requests ended per second over the last minute."""
+        return sum(count for second, count in self._ended if second > now - _RATE_SECONDS) / _RATE_SECONDS
+
+
+class Ledger:
+    """Live and recent requests, and the figures of each upstream."""
+
+    def __init__(self, history: int) -> None:
+        self._live: dict[tuple[str, int], Record] = {}
+        self._by_id: dict[str, Record] = {}
+        self._recent: deque[Record] = deque(maxlen=history)
+        self._figures: dict[str, Figures] = {}
+
+    def apply(self, event: Event) -> Record | None:
+        """Takes in one event; the record that it is about, if any."""
+        if isinstance(event, TicketEvent):
+            return self._apply_to_ticket(event)
+        if isinstance(event, Refused):
+            record = Record(event.upstream, event.caller, event.at)
+            record.end(event.at, event.outcome)
+            self._recent.append(record)
+            self.figures(event.upstream).count(event.outcome, event.at)
+            return record
+        return None
+
+    def record(self, request_id: str) -> Record | None:
+        """A live request by its id."""
+        return self._by_id.get(request_id)
+
+    def live(self) -> Iterable[Record]:
+        return self._live.values()
+
+    def recent(self) -> Iterator[Record]:
+        """Those that ended, newest first."""
+        return reversed(self._recent)
+
+    def figures(self, upstream: str) -> Figures:
+        return self._figures.setdefault(upstream, Figures())
+
+    def _apply_to_ticket(self, event: TicketEvent) -> Record:
+        key = (event.upstream, event.ticket)
+        record = self._live.get(key)
+        if record is None:
+            record = self._live[key] = self._by_id[event.caller.id] = Record(event.upstream, event.caller, event.at)
+        figures = self.figures(event.upstream)
+        match event:
+            case Queued(order=order, deadline=deadline):
+                record.state, record.order, record.deadline = "waiting", order, deadline
+            case Moved(order=order):
+                record.order = order
+            case Requeued(order=order):
+                record.state, record.order, record.dispatched_at = "waiting", order, None
+            case Admitted(waited=waited):
+                record.state, record.dispatched_at = "running", event.at
+                figures.waits.append(waited)
+            case Drained(outcome=outcome):
+                record.end(event.at, outcome, "draining")
+                figures.count(outcome, event.at)
+                figures.down = False  # the server got it, or there would be nothing to drain
+            case Released():
+                self._release(event, record, figures)
+                self._forget(key, record)
+            case Abandoned(outcome=outcome) | Expired(outcome=outcome) | Dismissed(outcome=outcome):
+                record.end(event.at, outcome)
+                figures.count(outcome, event.at)
+                self._forget(key, record)
+        return record
+
+    def _release(self, event: Released, record: Record, figures: Figures) -> None:
+        if event.outcome is None:
+            record.state = "done"
+            return
+        record.end(event.at, event.outcome)
+        figures.count(event.outcome, event.at)
+        figures.down = event.outcome == "upstream_down"
+        if event.outcome == "completed":
+            figures.runs.append(event.ran)
+            if record.first_byte_at is not None and record.dispatched_at is not None:
+                figures.first_bytes.append(record.first_byte_at - record.dispatched_at)
+
+    def _forget(self, key: tuple[str, int], record: Record) -> None:
+        del self._live[key]
+        self._by_id.pop(record.caller.id, None)
+        self._recent.append(record)
+
+
+def view_request(record: Record, now: float, wall: datetime) -> RequestView:
+    """A record as the admin API shows it; `wall` is the time of day at `now`."""
+    caller = record.caller
+    return RequestView(
+        id=caller.id,
+        upstream=record.upstream,
+        state=record.state,
+        order=record.order,
+        model=caller.model,
+        api=caller.api,
+        path=caller.path,
+        stream=caller.stream,
+        client=caller.client,
+        session=caller.session,
+        purpose=caller.purpose,
+        peer=caller.peer,
+        body_bytes=caller.body_bytes,
+        arrived_at=rfc3339(wall - timedelta(seconds=now - record.arrived_at)),
+        arrived_ms=_ms(record.arrived_at),
+        dispatched_ms=_ms_or_none(record.dispatched_at),
+        first_byte_ms=_ms_or_none(record.first_byte_at),
+        ended_ms=_ms_or_none(record.ended_at),
+        deadline_ms=_ms_or_none(record.deadline),
+        output_tokens=record.output_tokens,
+        outcome=record.outcome,
+    )
+
+
+def view_upstream(
+    name: str, url: str, gate: GateStatistics, figures: Figures, oldest_arrived_at: float | None, now: float
+) -> UpstreamView:
+    """An upstream as the admin API shows it."""
+    limits, outcomes = gate.limits, figures.outcomes
+    return UpstreamView(
+        name=name,
+        state=upstream_state(gate, down=figures.down),
+        url=url,
+        max_concurrent=limits.max_concurrent,
+        max_queued=limits.max_queued,
+        queue_timeout_ms=_ms_or_none(limits.queue_timeout),
+        running=gate.running,
+        waiting=gate.waiting,
+        draining=gate.draining,
+        oldest_arrived_ms=_ms_or_none(oldest_arrived_at),
+        p50_wait_ms=_percentile(figures.waits, 50),
+        p95_wait_ms=_percentile(figures.waits, 95),
+        ttft_ms=_percentile(figures.first_bytes, 50),
+        p50_run_ms=_percentile(figures.runs, 50),
+        served=outcomes.get("completed", 0),
+        queue_full=outcomes.get("queue_full", 0),
+        queue_timeout=outcomes.get("queue_timeout", 0),
+        failed=sum(outcomes.get(outcome, 0) for outcome in FAILURES),
+        rate=round(figures.rate(now), 3),
+        detail="the last request could not connect" if figures.down else "",
+    )
+
+
+def upstream_state(gate: GateStatistics, *, down: bool) -> str:
+    """One word of adminapi.UPSTREAM_STATES."""
+    if gate.mode is not Mode.OPEN:
+        return str(gate.mode.value)
+    if down:
+        return "down"
+    cap = gate.limits.max_concurrent
+    if cap and gate.running + gate.draining >= cap:
+        return "full"
+    return "ok" if gate.running + gate.draining else "idle"
+
+
+def rfc3339(moment: datetime) -> str:
+    """In UTC with milliseconds, such as 2026-11-30T14:02:31.402Z."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def _ms_or_none(seconds: float | None) -> int | None:
+    return None if seconds is None else _ms(seconds)
+
+
+def _percentile(values: Iterable[float], percent: int) -> int | None:
+    """By nearest rank, in milliseconds."""
+    ordered = sorted(values)
+    if not ordered:
+        return None
+    return _ms(ordered[-(-len(ordered) * percent // 100) - 1])

@@ -1,0 +1,1 @@
+"""`llmgate top`: the live screen."""

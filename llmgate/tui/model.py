@@ -1,0 +1,277 @@
+"""What the screen knows: a fold over the items of the feed, which never looks at a clock itself.
+
+Invariants
+- A snapshot stands for all that was before it: any prefix and then a snapshot gives the same view as all items.
+  Only the history of WAITING is the viewer's own and is kept over a lost connection.
+- Ages are counted by the daemon's clock. `at` is the viewer's monotonic clock in seconds, given by the caller; it only
+  carries the daemon's clock on from the last item.
+- One event costs O(log n) comparisons among n requests. The mutable indexes stay in here; what leaves is a frozen View.
+- Item types, event kinds, states and fields that are not known are passed over.
+"""
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+import msgspec
+
+from llmgate.adminapi import SCHEMA, EventView, FeedItem, RequestView, Status, UpstreamView
+
+EVENTS = 200
+BUCKET_MS = 20_000
+BUCKETS = 15
+"""The history of WAITING: 15 peaks over 20 s each are five minutes."""
+QUIET_KINDS = frozenset(("first_byte", "drained", "released"))
+"""What happens to every request, waiting or not, and would push everything else off the screen."""
+JITTER_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """The connection to the daemon. `since` and `retry_at` are on the viewer's monotonic clock, in seconds."""
+
+    state: Literal["connecting", "live", "lost"] = "connecting"
+    error: str = ""
+    attempt: int = 0
+    since: float = 0.0
+    retry_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One upstream with its requests: the waiting in dispatch order, the others oldest first."""
+
+    upstream: UpstreamView
+    waiting: tuple[RequestView, ...] = ()
+    running: tuple[RequestView, ...] = ()
+    draining: tuple[RequestView, ...] = ()
+    history: tuple[int, ...] = ()
+    """The most that waited in each of the last BUCKETS spans of BUCKET_MS, oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """All that a picture is drawn from, at one moment. While the link is lost `now_ms` stands still at the loss."""
+
+    link: Link
+    at: float
+    status: Status | None = None
+    """Of the last snapshot, without its upstreams: those are in `lanes`."""
+    lanes: tuple[Lane, ...] = ()
+    events: tuple[EventView, ...] = ()
+    """Oldest first."""
+    number: int = 0
+    now_ms: int = 0
+    counted_ms: int = 0
+    """The daemon's clock when tokens were last counted."""
+    schema: int = SCHEMA
+
+    @property
+    def clock(self) -> datetime | None:
+        """The daemon's time of day at `now_ms`."""
+        if self.status is None:
+            return None
+        try:
+            told = datetime.fromisoformat(self.status.now_at)
+        except ValueError:
+            return None
+        return told + timedelta(milliseconds=self.now_ms - self.status.now_ms)
+
+    @property
+    def lost_for(self) -> float:
+        """Seconds since the connection was lost."""
+        return self.at - self.link.since if self.link.state == "lost" else 0.0
+
+
+class Ordered:
+    """Requests sorted by a key, found by their id: O(log n) comparisons and one memmove for each change."""
+
+    def __init__(self, key: Callable[[RequestView], int]) -> None:
+        self._key = key
+        self._key_of: dict[str, tuple[int, str]] = {}
+        self._keys: list[tuple[int, str]] = []
+        self._requests: list[RequestView] = []
+
+    def __iter__(self) -> Iterator[RequestView]:
+        return iter(self._requests)
+
+    def put(self, request: RequestView) -> None:
+        key = (self._key(request), request.id)
+        if self._key_of.get(request.id) == key:
+            self._requests[bisect_left(self._keys, key)] = request
+            return
+        self.drop(request.id)
+        index = bisect_left(self._keys, key)
+        self._keys.insert(index, key)
+        self._requests.insert(index, request)
+        self._key_of[request.id] = key
+
+    def drop(self, request_id: str) -> None:
+        key = self._key_of.pop(request_id, None)
+        if key is not None:
+            index = bisect_left(self._keys, key)
+            del self._keys[index]
+            del self._requests[index]
+
+
+class History:
+    """The peaks of one number over spans of time."""
+
+    def __init__(self) -> None:
+        self._peaks: deque[int] = deque(maxlen=BUCKETS)
+        self._bucket: int | None = None
+        self._last = 0
+
+    def observe(self, now_ms: int, number: int) -> None:
+        self._advance(now_ms)
+        self._peaks[-1] = max(self._peaks[-1], number)
+        self._last = number
+
+    def peaks(self, now_ms: int) -> tuple[int, ...]:
+        if self._bucket is not None:
+            self._advance(now_ms)
+        return tuple(self._peaks)
+
+    def _advance(self, now_ms: int) -> None:
+        bucket = now_ms // BUCKET_MS
+        spans = 1 if self._bucket is None else min(bucket - self._bucket, BUCKETS)
+        self._peaks.extend([self._last] * spans)
+        self._bucket = bucket if self._bucket is None else max(bucket, self._bucket)
+
+
+class _Lane:
+    """One upstream while it is being folded."""
+
+    def __init__(self, upstream: UpstreamView) -> None:
+        self.upstream = upstream
+        self.by_state = {
+            "waiting": Ordered(lambda request: request.order),
+            "running": Ordered(_dispatched),
+            "draining": Ordered(_dispatched),
+        }
+
+    def frozen(self, history: tuple[int, ...]) -> Lane:
+        waiting, running, draining = (tuple(ordered) for ordered in self.by_state.values())
+        return Lane(self.upstream, waiting, running, draining, history)
+
+
+def _dispatched(request: RequestView) -> int:
+    return request.dispatched_ms or 0
+
+
+class Model:
+    """The fold. `apply` takes one item, `view` gives the frozen picture of what is known."""
+
+    def __init__(self) -> None:
+        self._link = Link()
+        self._status: Status | None = None
+        self._lanes: dict[str, _Lane] = {}
+        self._where: dict[str, Ordered] = {}
+        self._histories: dict[str, History] = {}
+        self._events: deque[EventView] = deque(maxlen=EVENTS)
+        self._number = 0
+        self._offset_ms: int | None = None
+        self._counted_ms = 0
+        self._schema = SCHEMA
+
+    def apply(self, item: FeedItem, at: float) -> None:
+        """Takes the next item of the feed, which was read at `at`."""
+        if self._link.state != "live":
+            self._link = Link("live", since=at)
+        self._set_clock(item.now_ms, at)
+        self._schema = max(self._schema, item.schema)
+        if item.type == "snapshot" and item.status is not None:
+            self._start_again(item, item.status)
+        elif item.type == "event" and item.number > self._number:
+            self._happened(item)
+        elif item.type == "progress":
+            self._progressed(item)
+
+    def lost(self, error: str, attempt: int, at: float, retry_at: float) -> None:
+        """The connection is gone, or attempt number `attempt` to get one failed; the next is at `retry_at`."""
+        since = self._link.since if self._link.state == "lost" else at
+        self._link = Link("lost", error, attempt, since, retry_at)
+
+    def view(self, at: float) -> View:
+        now_ms = self._now_ms(self._link.since if self._link.state == "lost" else at)
+        return View(
+            link=self._link,
+            at=at,
+            status=self._status,
+            lanes=tuple(lane.frozen(self._histories[name].peaks(now_ms)) for name, lane in self._lanes.items()),
+            events=tuple(self._events),
+            number=self._number,
+            now_ms=now_ms,
+            counted_ms=self._counted_ms,
+            schema=self._schema,
+        )
+
+    def _now_ms(self, at: float) -> int:
+        return 0 if self._offset_ms is None else self._offset_ms + round(at * 1000)
+
+    def _set_clock(self, now_ms: int, at: float) -> None:
+        """An item may come late but never early, so of two offsets the larger is nearer to the truth."""
+        offset = now_ms - round(at * 1000)
+        if self._offset_ms is None or not self._offset_ms - JITTER_MS < offset <= self._offset_ms:
+            self._offset_ms = offset
+
+    def _start_again(self, item: FeedItem, status: Status) -> None:
+        before = self._status
+        if before is not None and (before.pid, before.started_at) != (status.pid, status.started_at):
+            self._histories.clear()
+        self._status = msgspec.structs.replace(status, upstreams=[])
+        self._schema = max(item.schema, status.schema)
+        self._number = item.number
+        self._counted_ms = item.now_ms
+        self._lanes.clear()
+        self._where.clear()
+        self._events.clear()
+        for upstream in status.upstreams:
+            self._put_upstream(upstream, item.now_ms)
+        for request in item.requests:
+            self._put_request(request)
+        for event in item.events:
+            self._note(event)
+
+    def _happened(self, item: FeedItem) -> None:
+        self._number = item.number
+        if item.upstream is not None:
+            self._put_upstream(item.upstream, item.now_ms)
+        if item.request is not None:
+            self._put_request(item.request)
+        if item.event is not None:
+            self._note(item.event)
+            if item.event.kind == "stopping" and self._status is not None:
+                self._status = msgspec.structs.replace(self._status, state="stopping")
+
+    def _progressed(self, item: FeedItem) -> None:
+        self._counted_ms = item.now_ms
+        for upstream in item.upstreams:
+            self._put_upstream(upstream, item.now_ms)
+        for request in item.requests:
+            self._put_request(request)
+
+    def _note(self, event: EventView) -> None:
+        if event.kind not in QUIET_KINDS:
+            self._events.append(event)
+
+    def _put_upstream(self, upstream: UpstreamView, now_ms: int) -> None:
+        lane = self._lanes.get(upstream.name)
+        if lane is None:
+            self._lanes[upstream.name] = _Lane(upstream)
+        else:
+            lane.upstream = upstream
+        self._histories.setdefault(upstream.name, History()).observe(now_ms, upstream.waiting)
+
+    def _put_request(self, request: RequestView) -> None:
+        lane = self._lanes.get(request.upstream)
+        place = lane.by_state.get(request.state) if lane is not None else None
+        before = self._where.pop(request.id, None)
+        if before is not None and before is not place:
+            before.drop(request.id)
+        if place is not None:
+            place.put(request)
+            self._where[request.id] = place

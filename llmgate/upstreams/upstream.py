@@ -1,0 +1,134 @@
+"""One upstream as the conductor calls it: which headers go out, with which key, over which transport."""
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+
+from llmgate.upstreams.answer import Answer, OnDone, Timeouts, Transport
+
+Header = tuple[bytes, bytes]
+
+NO_TIMEOUTS = Timeouts()
+
+FORWARDED = frozenset(
+    {
+        b"accept",
+        b"anthropic-beta",
+        b"anthropic-dangerous-direct-browser-access",
+        b"anthropic-version",
+        b"content-type",
+        b"openai-beta",
+        b"openai-organization",
+        b"openai-project",
+        b"traceparent",
+        b"tracestate",
+        b"user-agent",
+        b"x-request-id",
+    }
+)
+"""Request headers of the client that the upstream gets; no other, so that no framing and no secret slips through."""
+
+AUTHORIZATION = frozenset({b"authorization", b"x-api-key"})
+
+RETURNED = frozenset(
+    {
+        b"content-type",
+        b"openai-model",
+        b"openai-processing-ms",
+        b"openai-version",
+        b"request-id",
+        b"retry-after",
+        b"x-request-id",
+    }
+)
+RETURNED_PREFIXES = (b"anthropic-ratelimit-", b"x-ratelimit-")
+"""Response headers of the upstream that the client gets: never its CORS, cookies, or anything about the connection."""
+
+
+class Upstream:
+    """A named server. `headers` are sent with every request; with `forward_auth` a client's key goes before ours."""
+
+    def __init__(
+        self,
+        name: str,
+        transport: Transport,
+        *,
+        base_path: str = "",
+        timeouts: Timeouts = NO_TIMEOUTS,
+        headers: Sequence[Header] = (),
+        api_key: str = "",
+        forward_auth: bool = False,
+    ) -> None:
+        self.name = name
+        self._transport = transport
+        self._base_path = base_path.rstrip("/").encode("ascii")
+        self._timeouts = timeouts
+        self._fixed: list[Header] = [(name.lower(), value) for name, value in headers]
+        self._fixed_names = {name for name, _ in self._fixed}
+        self._api_key = api_key.encode()
+        self._passed = FORWARDED | AUTHORIZATION if forward_auth else FORWARDED
+
+    def call(
+        self,
+        method: bytes,
+        path: bytes,
+        headers: Mapping[bytes, bytes],
+        body: bytes,
+        on_done: OnDone,
+        *,
+        request_id: str = "",
+        timeouts: Timeouts | None = None,
+    ) -> "Call":
+        """One request, sent when its `async with` begins; inside, the head of the answer is here.
+
+        `path` is path and query as the surface has them, `headers` are the client's (names in lower case).
+        `on_done` is told when the server is free of it: see `upstreams.answer`.
+        """
+        sent = self._headers_for(path, headers, request_id)
+        return Call(self._transport, (method, self._base_path + path, sent, body, timeouts or self._timeouts, on_done))
+
+    def _headers_for(self, path: bytes, headers: Mapping[bytes, bytes], request_id: str) -> list[Header]:
+        sent = [
+            (name, value) for name, value in headers.items() if name in self._passed and name not in self._fixed_names
+        ]
+        if b"content-type" not in headers:
+            sent.append((b"content-type", b"application/json"))
+        sent.append((b"accept-encoding", b"identity"))
+        if request_id:
+            sent.append((b"llmgate-request-id", request_id.encode("ascii")))
+        if self._api_key and not any(name in AUTHORIZATION for name, _ in sent):
+            sent.append((b"authorization", b"Bearer " + self._api_key))
+            if path.startswith(b"/v1/messages"):
+                sent.append((b"x-api-key", self._api_key))
+        return sent + self._fixed
+
+    async def aclose(self) -> None:
+        """Closes every connection to the server."""
+        await self._transport.aclose()
+
+
+class Call:
+    """One request at an upstream: `async with call as answer`."""
+
+    __slots__ = ("_answer", "_request", "_transport")
+
+    def __init__(
+        self, transport: Transport, request: tuple[bytes, bytes, list[Header], bytes, Timeouts, OnDone]
+    ) -> None:
+        self._transport = transport
+        self._request = request
+        self._answer: Answer | None = None
+
+    async def __aenter__(self) -> Answer:
+        self._answer = await self._transport.open(*self._request)
+        return self._answer
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._answer is not None:
+            self._answer.close()
+
+
+def returned_headers(answer: Answer) -> list[Header]:
+    """The answer's headers that a client may see."""
+    return [(name, value) for name, value in answer.headers if name in RETURNED or name.startswith(RETURNED_PREFIXES)]

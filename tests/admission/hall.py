@@ -1,0 +1,85 @@
+"""A hall of one upstream: an admission whose events are kept, and requests that write down what they are told."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from llmgate.admission.local import Desk, LocalAdmission, LocalPlace
+from llmgate.core.caller import Caller
+from llmgate.core.events import Admitted, Event, Limits, TicketEvent
+from llmgate.core.gate import Gate
+from llmgate.errors import GateError, Outcome
+
+UPSTREAM = "reasoning"
+
+
+class Hall:
+    """`story` has what everybody noticed, in the order in which they noticed it."""
+
+    def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
+        self.events: list[Event] = []
+        self.story: list[str] = []
+        self.heard: dict[str, list[int]] = {}
+        self.admission = LocalAdmission({UPSTREAM: limits}, self.events.append, clock)
+        self.desk: Desk = self.admission._desks[UPSTREAM]
+
+    @property
+    def gate(self) -> Gate:
+        return self.desk.gate
+
+    def place(self, name: str, max_wait: float | None = None) -> LocalPlace:
+        return self.admission.enter(UPSTREAM, Caller(id=name), max_wait=max_wait)
+
+    async def take(self, name: str, max_wait: float | None = None) -> LocalPlace:
+        """A place that is not given back by any block."""
+        return await self.place(name, max_wait).__aenter__()
+
+    async def listen(self, name: str, place: LocalPlace) -> None:
+        """Follows the positions of a place to the end."""
+        try:
+            async for position in place.positions():
+                self.heard.setdefault(name, []).append(position.position)
+                self.story.append(f"{name}:{position.position}")
+        except GateError as error:
+            self.story.append(f"{name}:{error.code}")
+        else:
+            self.story.append(f"{name}:runs")
+
+    def outcomes(self) -> dict[str, list[Outcome]]:
+        """Every outcome that each request was given: one and only one is right."""
+        told: dict[str, list[Outcome]] = {}
+        for event in self.events:
+            outcome = getattr(event, "outcome", None)
+            if outcome is not None:
+                told.setdefault(event.caller.id, []).append(outcome)
+        return told
+
+    def admitted(self) -> list[str]:
+        return [event.caller.id for event in self.events if isinstance(event, Admitted)]
+
+    def entered(self) -> list[str]:
+        """Who came, in this order, those who found no room left out."""
+        return list(dict.fromkeys(event.caller.id for event in self.events if isinstance(event, TicketEvent)))
+
+    def check_empty(self) -> None:
+        """Nothing is left behind, and everybody had one outcome."""
+        figures = self.gate.statistics()
+        assert (figures.running, figures.waiting, figures.draining) == (0, 0, 0)
+        assert self.desk._places == {}
+        assert self.desk._timer is None
+        told = self.outcomes()
+        assert all(len(outcomes) == 1 for outcomes in told.values())
+        assert set(told) >= set(self.entered())
+        assert Counter(outcome for outcomes in told.values() for outcome in outcomes) == figures.outcomes
+
+    def check_order(self) -> None:
+        """First come first served among those who got a slot."""
+        admitted = set(self.admitted())
+        assert self.admitted() == [name for name in self.entered() if name in admitted]
+
+
+async def settle(turns: int = 6) -> None:
+    """Lets what is ready happen, in any loop."""
+    for _ in range(turns):
+        await asyncio.sleep(0)

@@ -1,0 +1,49 @@
+"""The global options: where the daemon is looked for, when there is colour, what JSON begins with."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from llmgate.cli.context import Context, print_json, wants_color
+
+
+@pytest.mark.parametrize(
+    ("environ", "no_color", "tty", "wanted"),
+    [
+        ({}, False, True, True),
+        ({"NO_COLOR": ""}, False, True, True),
+        ({"NO_COLOR": "1"}, False, True, False),
+        ({"TERM": "dumb"}, False, True, False),
+        ({}, True, True, False),
+        ({}, False, False, False),
+    ],
+)
+def test_colour(environ: dict[str, str], no_color: bool, tty: bool, wanted: bool) -> None:
+    assert wants_color(environ, no_color, tty) is wanted
+
+
+def test_json_begins_with_the_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"b": "é", "schema": 1})
+    out = capsys.readouterr().out
+    assert out == '{"schema": 1, "b": "é"}\n'
+    assert json.loads(out)["schema"] == 1
+
+
+def test_the_socket_that_is_named_wins() -> None:
+    assert Context(socket=Path("/s"), config=Path("/nonexistent")).find_socket() == Path("/s")
+
+
+def test_the_socket_of_the_settings_file_comes_next(tmp_path: Path) -> None:
+    file = tmp_path / "llmgate.toml"
+    file.write_text('[admin]\nsocket = "/of/the/file"\n')
+    assert Context(config=file).find_socket() == Path("/of/the/file")
+
+
+def test_else_the_user_s_own_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.getuid", lambda: 1000)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    own = tmp_path / "llmgate" / "admin.sock"
+    own.parent.mkdir()
+    own.touch()
+    assert Context().find_socket() == own

@@ -1,0 +1,110 @@
+"""`llmgate status`: the screen of the man page, its JSON, its exit statuses."""
+
+import itertools
+import json
+from typing import Any
+
+import pytest
+
+from llmgate.cli.status import only, screen
+from tests.cli.conftest import status_of, upstream
+
+
+def example() -> Any:
+    return status_of(
+        upstream(
+            "ha-llm",
+            state="full",
+            running=1,
+            max_queued=16,
+            waiting=3,
+            oldest_arrived_ms=59_000,
+            p50_wait_ms=5_700,
+            p95_wait_ms=38_000,
+            queue_full=2,
+            served=1204,
+        ),
+        upstream("reasoning", running=7, draining=1, max_concurrent=8, max_queued=64, p50_wait_ms=0, queue_timeout=4),
+        upstream("open", max_concurrent=0, running=3),
+        upstream("vllm-a100", state="down", max_concurrent=8, detail="refused\x1b[2J"),
+    )
+
+
+def test_the_screen() -> None:
+    assert screen(example()) == [
+        "● llmgate 0.1.0, up 1:05, http://127.0.0.1:8080, config /etc/llmgate/llmgate.toml",
+        "UPSTREAM   STATE  RUN/SLOTS  WAIT/MAX  OLDEST  P50 WAIT  P95 WAIT  FULL  TIMEOUT  SERVED",
+        "ha-llm     full   1/1        3/16      41s     5.7s      38s       2     0        1204",
+        "reasoning  ok     8/8        0/64      -       0s        -         0     4        0       1 draining",
+        "open       ok     3/-        0/-       -       -         -         0     0        0",
+        "vllm-a100  down   0/8        0/-       -       -         -         0     0        0       refused?[2J",
+    ]
+
+
+def test_a_daemon_that_stops_says_so() -> None:
+    line = screen(status_of(state="stopping", config="", listen=["unix:/s", "[::1]:80"]))[0]
+    assert line == "● llmgate 0.1.0, up 1:05, unix:/s, http://[::1]:80, stopping"
+
+
+def test_colour_only_where_it_is_wanted() -> None:
+    assert "\x1b[33mfull\x1b[0m" in screen(example(), color=True)[2]
+    assert "\x1b" not in "".join(screen(example()))
+
+
+def test_the_command_prints_the_screen(run: Any, daemon: Any) -> None:
+    daemon.status = example()
+    result = run("status", "--socket", daemon.socket)
+    assert (result.status, result.err) == (0, "")
+    assert result.out.splitlines() == screen(example())
+
+
+def test_one_upstream(run: Any, daemon: Any) -> None:
+    daemon.status = example()
+    result = run("status", "reasoning", "--socket", daemon.socket)
+    assert len(result.out.splitlines()) == 3
+    assert "reasoning" in result.out
+
+
+def test_an_unknown_upstream_is_an_error_that_names_the_known(run: Any, daemon: Any) -> None:
+    daemon.status = example()
+    result = run("status", "nobody", "--socket", daemon.socket)
+    assert (result.status, result.out) == (1, "")
+    assert "ha-llm, reasoning, open, vllm-a100" in result.err
+
+
+def test_json_is_the_wire_s_and_begins_with_the_schema(run: Any, daemon: Any) -> None:
+    daemon.status = example()
+    result = run("status", "--json", "ha-llm", "--socket", daemon.socket)
+    assert result.out.startswith('{"schema": 1, ')
+    assert [view["name"] for view in json.loads(result.out)["upstreams"]] == ["ha-llm"]
+
+
+@pytest.mark.parametrize(("name", "status"), [("vllm-a100", 4), ("ha-llm", 0), (None, 4)])
+def test_check_tells_of_an_upstream_that_is_down(run: Any, daemon: Any, name: str | None, status: int) -> None:
+    daemon.status = example()
+    assert run("status", *([name] if name else []), "--check", "--socket", daemon.socket).status == status
+
+
+def test_without_check_a_down_upstream_is_no_failure(run: Any, daemon: Any) -> None:
+    daemon.status = example()
+    assert run("status", "--socket", daemon.socket).status == 0
+
+
+def test_watch_shows_it_again_until_ctrl_c(run: Any, daemon: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    daemon.status = example()
+    naps = itertools.count()
+
+    def sleep(seconds: float) -> None:
+        assert seconds == 2
+        if next(naps) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("time.sleep", sleep)
+    result = run("status", "--watch", "2", "--socket", daemon.socket)
+    assert (result.status, result.out.count("UPSTREAM ")) == (0, 3)
+    assert "\x1b" not in result.out
+
+
+def test_only_leaves_the_rest_as_it_is() -> None:
+    assert only(example(), None) == example()
+    assert only(example(), "open").uptime_ms == 65_000

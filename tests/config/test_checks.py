@@ -1,0 +1,110 @@
+"""What settings may not be together."""
+
+from typing import Any
+
+import pytest
+
+from llmgate.config.checks import find_oddities, find_problems
+from llmgate.config.settings import Settings
+
+
+def made(server: dict[str, Any] | None = None, **upstreams: dict[str, Any]) -> Settings:
+    tables = {name: {"url": "http://h:8000", "max_concurrent": 1, **table} for name, table in upstreams.items()}
+    return Settings.model_validate({"server": server or {}, "upstreams": tables})
+
+
+def problems(settings: Settings) -> list[str]:
+    return [str(problem) for problem in find_problems(settings)]
+
+
+def oddities(settings: Settings) -> list[str]:
+    return [str(problem) for problem in find_oddities(settings)]
+
+
+def test_ordinary_settings_are_fine() -> None:
+    settings = made(
+        {"default_upstream": "a"}, a={"models": ["m", "n*"]}, b={"models": ["*"], "aliases": {"fast": "m2"}}
+    )
+    assert problems(settings) == []
+    assert oddities(settings) == []
+    assert problems(Settings()) == []
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:80", "[::]:80", "10.0.0.1:80", "gpu.lan:80"])
+def test_listening_beyond_loopback_must_be_allowed(listen: str) -> None:
+    (text,) = problems(made({"listen": ["127.0.0.1:8080", listen]}))
+    assert text.startswith(f"server.listen has {listen}, which others")
+    assert "allow_open = true in [server]" in text
+    assert problems(made({"listen": ["127.0.0.1:8080", listen], "allow_open": True})) == []
+
+
+def test_local_addresses_need_no_leave() -> None:
+    assert problems(made({"listen": ["127.0.0.1:1", "[::1]:1", "localhost:2", "unix:/run/x.sock"]})) == []
+
+
+def test_the_default_upstream_must_exist() -> None:
+    assert problems(made({"default_upstream": "c"}, a={}, b={})) == [
+        "server.default_upstream must be the name of an upstream; there are: a, b"
+    ]
+    assert problems(made({"default_upstream": "c"}))[0].endswith("there are: none")
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8080", "http://localhost:8080/llm"])
+def test_an_upstream_that_is_llmgate_itself_is_a_loop(url: str) -> None:
+    assert problems(made(None, a={"url": url})) == [
+        "upstreams.a.url points at llmgate itself (server.listen): requests would go round for ever"
+    ]
+    assert problems(made({"listen": ["127.0.0.1:8081"]}, a={"url": url})) == []
+
+
+def test_there_can_be_one_key() -> None:
+    (text,) = problems(made(None, a={"api_key_env": "K", "api_key_file": "/k"}))
+    assert text.startswith("upstreams.a.api_key_file must not be set together with api_key_env")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "key"),
+    [
+        ({"models": ["m"]}, {"models": ["n", "m"]}, "models"),
+        ({"models": ["m"]}, {"aliases": {"m": "x"}}, "aliases"),
+        ({"aliases": {"m": "x"}}, {"models": ["m"]}, "models"),
+        ({"aliases": {"m": "x"}}, {"aliases": {"m": "x"}}, "aliases"),
+        ({"models": ["m*"]}, {"models": ["m*"]}, "models"),
+    ],
+)
+def test_a_name_that_two_upstreams_have_is_told_with_both(one: Any, other: Any, key: str) -> None:
+    name = "m*" if one.get("models") == ["m*"] else "m"
+    assert problems(made(None, a=one, b=other)) == [f'upstreams.b.{key} has "{name}", which upstreams.a has too']
+
+
+def test_one_upstream_may_have_an_alias_for_its_own_model() -> None:
+    assert problems(made(None, a={"models": ["m"], "aliases": {"m": "m", "fast": "m"}})) == []
+
+
+def test_all_problems_are_told() -> None:
+    settings = made({"listen": ["0.0.0.0:80"], "default_upstream": "x"}, a={"models": ["m"]}, b={"models": ["m"]})
+    assert len(problems(settings)) == 3
+
+
+@pytest.mark.parametrize(
+    ("table", "key"),
+    [
+        ({"forward_auth": True, "api_key_env": "K"}, "forward_auth"),
+        ({"headers": {"Authorization": "x"}, "api_key_file": "/k"}, "headers"),
+        ({"headers": {"x-api-key": "x"}, "api_key_env": "K"}, "headers"),
+        ({"url": "http://h/v1"}, "url"),
+        ({"ca_file": "/c.pem"}, "ca_file"),
+    ],
+)
+def test_what_is_probably_not_meant_is_told(table: Any, key: str) -> None:
+    (text,) = oddities(made(None, a=table))
+    assert text.startswith(f"upstreams.a.{key} ")
+    assert problems(made(None, a=table)) == []
+
+
+@pytest.mark.parametrize(
+    "table", [{"forward_auth": True}, {"headers": {"x": "y"}, "api_key_env": "K"}, {"url": "http://h/v12"}]
+)
+def test_what_is_probably_meant_is_not(table: Any) -> None:
+    assert oddities(made(None, a=table)) == []
+    assert oddities(made(None, a={"url": "https://h", "ca_file": "/c.pem"})) == []

@@ -1,0 +1,89 @@
+"""Where settings and sockets lie."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from llmgate.config.paths import (
+    SYSTEM_ADMIN_SOCKET,
+    SYSTEM_SETTINGS,
+    admin_sockets,
+    default_admin_socket,
+    make_private_folder,
+    named_settings_file,
+    settings_files,
+    why_not_private,
+)
+
+TEMPORARY = "/" + "tmp"
+
+
+@pytest.mark.parametrize(
+    ("environ", "own"),
+    [
+        ({"XDG_CONFIG_HOME": "/c", "HOME": "/h"}, ["/c/llmgate/llmgate.toml"]),
+        ({"HOME": "/h"}, ["/h/.config/llmgate/llmgate.toml"]),
+        ({"XDG_CONFIG_HOME": "relative", "HOME": "/h"}, ["/h/.config/llmgate/llmgate.toml"]),
+        ({"XDG_CONFIG_HOME": "", "HOME": "/h"}, ["/h/.config/llmgate/llmgate.toml"]),
+        ({"HOME": "relative"}, []),
+        ({}, []),
+    ],
+)
+def test_settings_are_looked_for_at_the_users_then_the_systems_place(environ: dict[str, str], own: list[str]) -> None:
+    assert settings_files(environ) == [*map(Path, own), SYSTEM_SETTINGS]
+
+
+def test_a_file_may_be_named() -> None:
+    assert named_settings_file({"LLMGATE_CONFIG": "x.toml"}) == Path("x.toml")
+    assert named_settings_file({"LLMGATE_CONFIG": ""}) is None
+    assert named_settings_file({}) is None
+
+
+@pytest.mark.parametrize(
+    ("environ", "uid", "socket"),
+    [
+        ({"XDG_RUNTIME_DIR": "/run/user/1000"}, 1000, "/run/user/1000/llmgate/admin.sock"),
+        ({"XDG_RUNTIME_DIR": "/run/user/1000"}, 0, "/run/llmgate/admin.sock"),
+        ({}, 0, "/run/llmgate/admin.sock"),
+        ({}, 1000, f"{TEMPORARY}/llmgate-1000/admin.sock"),
+        ({"TMPDIR": "/scratch"}, 1000, "/scratch/llmgate-1000/admin.sock"),
+        ({"TMPDIR": "tmp", "XDG_RUNTIME_DIR": "run"}, 1000, f"{TEMPORARY}/llmgate-1000/admin.sock"),
+    ],
+)
+def test_the_admin_socket_is_the_users_own(environ: dict[str, str], uid: int, socket: str) -> None:
+    assert default_admin_socket(environ, uid) == Path(socket)
+
+
+def test_commands_look_at_the_users_socket_then_the_systems() -> None:
+    assert admin_sockets({"XDG_RUNTIME_DIR": "/r"}, 1) == [Path("/r/llmgate/admin.sock"), SYSTEM_ADMIN_SOCKET]
+    assert admin_sockets({}, 0) == [SYSTEM_ADMIN_SOCKET]
+
+
+def test_a_folder_is_made_for_its_user_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "llmgate"
+    make_private_folder(folder, os.getuid())
+    assert folder.stat().st_mode & 0o777 == 0o700
+    make_private_folder(folder, os.getuid())
+    assert why_not_private(folder, os.getuid()) == ""
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o777, 0o702], ids=oct)
+def test_a_folder_that_others_can_write_is_refused(tmp_path: Path, mode: int) -> None:
+    tmp_path.chmod(mode)
+    with pytest.raises(PermissionError, match="can be written by others"):
+        make_private_folder(tmp_path, os.getuid())
+
+
+def test_a_folder_of_somebody_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    strangers = os.stat_result((0o40700, 0, 0, 1, 4711, 0, 0, 0, 0, 0))
+    monkeypatch.setattr(os, "lstat", lambda _path: strangers)
+    with pytest.raises(PermissionError, match="belongs to another user"):
+        make_private_folder(tmp_path, 1000)
+
+
+def test_a_link_is_refused_wherever_it_leads(tmp_path: Path) -> None:
+    (tmp_path / "target").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    with pytest.raises(PermissionError, match="is not a directory"):
+        make_private_folder(tmp_path / "link", os.getuid())

@@ -1,0 +1,99 @@
+"""What the models refuse, in words."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from llmgate.config.refusals import find_refusals, nearest
+from llmgate.config.settings import Settings, UpstreamSettings
+
+
+def refusals(**data: Any) -> list[str]:
+    with pytest.raises(ValidationError) as refused:
+        Settings.model_validate(data)
+    return [str(problem) for problem in find_refusals(refused.value)]
+
+
+def upstream(**changes: Any) -> dict[str, Any]:
+    return {"a": {"url": "http://h", "max_concurrent": 1, **changes}}
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        *(("max_conccurent", "max_concurrent"), ("maxConcurrent", "max_concurrent"), ("max-queued", "max_queued")),
+        *(("URL", "url"), ("queue_timout", "queue_timeout"), ("model", "models"), ("header", "headers")),
+    ],
+)
+def test_the_nearest_key_is_found(written: str, meant: str) -> None:
+    assert nearest(written, UpstreamSettings.model_fields) == meant
+
+
+@pytest.mark.parametrize("written", ["", "x", "colour", "temperature", "🦙"])
+def test_nothing_is_near_to_what_is_quite_different(written: str) -> None:
+    assert nearest(written, UpstreamSettings.model_fields) is None
+
+
+def test_every_key_is_nearest_to_itself() -> None:
+    for key in UpstreamSettings.model_fields:
+        assert nearest(key, UpstreamSettings.model_fields) == key
+
+
+def test_an_unknown_key_is_told_with_the_nearest_the_place_or_all() -> None:
+    assert refusals(server={"lisen": 1}) == ["unknown key server.lisen; did you mean listen?"]
+    assert refusals(upstream={}) == ["unknown key upstream; did you mean upstreams?"]
+    assert refusals(heartbeat=1) == ["unknown key heartbeat; there is waiting.heartbeat"]
+    assert refusals(server={"url": 1}) == ["unknown key server.url; there is upstreams.NAME.url"]
+    assert refusals(upstreams=upstream(allow_open=True)) == [
+        "unknown key upstreams.a.allow_open; there is server.allow_open"
+    ]
+    assert refusals(log={"colour": 1}) == ["unknown key log.colour; known here are level, format"]
+
+
+def test_a_misspelt_key_is_not_told_as_missing_too() -> None:
+    assert refusals(upstreams={"a": {"url": "http://h", "max_conccurent": 1}}) == [
+        "unknown key upstreams.a.max_conccurent; did you mean max_concurrent?"
+    ]
+
+
+def test_a_missing_key_is_told_with_what_it_is() -> None:
+    (text,) = refusals(upstreams={"a": {"url": "http://h"}})
+    assert text.startswith("upstreams.a.max_concurrent is missing. Requests at the server at once")
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ({"server": {"allow_open": "yes"}}, "server.allow_open must be true or false"),
+        ({"log": {"level": "loud"}}, 'log.level must be "debug", "info", "warning" or "error"'),
+        ({"upstreams": upstream(transport=1)}, 'upstreams.a.transport must be "native" or "httpx"'),
+        ({"server": 1}, "server must be a table"),
+        ({"upstreams": []}, "upstreams must be a table"),
+        ({"upstreams": {"a": 1}}, "upstreams.a must be a table"),
+        ({"waiting": {"heartbeat": 0}}, "waiting.heartbeat must be at least 10ms"),
+        (
+            {"upstreams": {"a b": upstream()["a"]}},
+            'upstreams."a b" must be named with 1 to 64 letters, digits, dots, dashes or underscores',
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_value_is_told_with_what_is_allowed(data: Any, text: str) -> None:
+    assert refusals(**data) == [text]
+
+
+def test_everything_is_told_at_once() -> None:
+    told = refusals(server={"lisen": 1, "max_body": 0}, log={"format": 1}, upstreams={"a": {}, "b": {}})
+    assert len(told) == 7
+
+
+@pytest.mark.parametrize(
+    "value", ["hunter2", ["hunter2"], {"hunter2": 1}, {"x": "hunter2\n"}, b"hunter2", object()], ids=repr
+)
+def test_no_value_is_ever_told(value: Any) -> None:
+    data: dict[str, Any] = dict.fromkeys(UpstreamSettings.model_fields, value)
+    told = [text for text in refusals(upstreams={"a": data}) if "unknown key" not in text]
+    assert told
+    assert "hunter2" not in "".join(told)
+    assert "not allowed here" not in "".join(told), "each kind of refusal has its own words"

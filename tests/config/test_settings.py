@@ -1,0 +1,145 @@
+"""The models: frozen, described, comparable, and silent about secrets."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from llmgate.config.settings import Identify, Server, Settings, UpstreamSettings
+
+
+def fields() -> Iterator[tuple[str, FieldInfo]]:
+    """Every key that a file may set."""
+    for section, field in Settings.model_fields.items():
+        model = UpstreamSettings if section == "upstreams" else field.annotation
+        assert isinstance(model, type)
+        assert issubclass(model, BaseModel)
+        yield from ((f"{section}.{key}", inner) for key, inner in model.model_fields.items())
+
+
+FIELDS = dict(fields())
+DURATIONS = [name for name in FIELDS if name.endswith(("timeout", "_nonstream", ".heartbeat", "retry_after_max"))]
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_every_key_says_what_it_is_and_whether_a_reload_takes_it(name: str) -> None:
+    field = FIELDS[name]
+    assert field.description
+    assert field.description.endswith(".")
+    assert len(field.description) > 25
+    assert isinstance(field.json_schema_extra, dict)
+    assert field.json_schema_extra["reload"] in ("live", "restart")
+
+
+@pytest.mark.parametrize("name", DURATIONS)
+def test_durations_name_their_unit(name: str) -> None:
+    assert "econds" in str(FIELDS[name].description)
+
+
+def upstream(**changes: Any) -> UpstreamSettings:
+    return UpstreamSettings.model_validate({"url": "http://h", "max_concurrent": 1, **changes})
+
+
+def test_the_defaults_of_an_upstream() -> None:
+    made = upstream()
+    assert made.max_queued is None
+    assert made.queue_timeout is None
+    assert (made.connect_timeout, made.release_timeout, made.queue_timeout_nonstream) == (5.0, 1.0, 270.0)
+    assert (made.first_byte_timeout, made.idle_timeout, made.total_timeout) == (None, None, None)
+
+
+@pytest.mark.parametrize("key", ["url", "max_concurrent"])
+def test_url_and_max_concurrent_are_required(key: str) -> None:
+    data = {"url": "http://h", "max_concurrent": 1}
+    del data[key]
+    with pytest.raises(ValidationError, match=rf"(?s){key}.*missing"):
+        UpstreamSettings.model_validate(data)
+
+
+@pytest.mark.parametrize(
+    ("own", "nonstream", "limit"),
+    [(0, "270s", 270), ("1h", "270s", 270), ("5s", "270s", 5), ("1h", 0, 3600), (0, 0, None)],
+)
+def test_a_request_that_does_not_stream_waits_for_the_shorter_of_the_two(own: Any, nonstream: Any, limit: Any) -> None:
+    assert upstream(queue_timeout=own, queue_timeout_nonstream=nonstream).nonstream_queue_timeout == limit
+
+
+def everything() -> Settings:
+    return Settings.model_validate(
+        {
+            "server": {"listen": ["127.0.0.1:1"], "max_body": "1MiB"},
+            "upstreams": {
+                "a": {
+                    "url": "http://h/",
+                    "max_concurrent": "auto",
+                    "models": ["m*"],
+                    "aliases": {"x": "y"},
+                    "headers": {"Authorization": "Bearer hunter2"},
+                    "api_key_file": "/k",
+                }
+            },
+        }
+    )
+
+
+def test_equal_settings_are_equal_and_hash_alike() -> None:
+    one, other = everything(), everything()
+    assert one == other
+    assert hash(one) == hash(other)
+    changed = one.model_copy(update={"server": Server(max_body=1)})
+    assert changed != one
+    assert hash(changed) != hash(one)
+    assert changed.upstreams["a"] == one.upstreams["a"]
+
+
+def test_a_changed_header_is_a_change_although_it_is_hidden() -> None:
+    assert upstream(headers={"x": "1"}) != upstream(headers={"x": "2"})
+
+
+def test_settings_made_from_settings_are_the_same() -> None:
+    assert Settings.model_validate(everything().model_dump()) == everything()
+
+
+def test_nothing_can_be_changed() -> None:
+    settings = everything()
+    with pytest.raises(ValidationError):
+        settings.server.allow_open = True
+    with pytest.raises(TypeError):
+        settings.upstreams["b"] = upstream()
+    with pytest.raises(TypeError):
+        settings.upstreams["a"].headers.clear()
+
+
+def test_header_values_are_not_shown() -> None:
+    settings = everything()
+    assert "hunter2" not in repr(settings) + str(settings) + repr(settings.model_dump()) + settings.model_dump_json()
+    assert settings.upstreams["a"].headers["authorization"].get_secret_value() == "Bearer hunter2"
+
+
+def test_no_refusal_shows_its_value() -> None:
+    with pytest.raises(ValidationError) as refused:
+        upstream(url="http://u:hunter2@h", headers={"x": "hunter2\n"}, max_concurrent="hunter2", hunter=1)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_unknown_keys_are_refused_everywhere() -> None:
+    for data in (
+        {"x": 1},
+        {"server": {"x": 1}},
+        {"upstreams": {"a": {"url": "http://h", "max_concurrent": 1, "x": 1}}},
+    ):
+        with pytest.raises(ValidationError, match="extra_forbidden"):
+            Settings.model_validate(data)
+
+
+def test_the_default_headers_end_with_what_is_new_in_every_request() -> None:
+    assert Identify().session[0] == "llmgate-session"
+    assert Identify().session[-1] == "x-client-request-id"
+    assert Identify().purpose[0] == "llmgate-purpose"
+    assert all(name == name.lower() for name in (*Identify().session, *Identify().purpose))
+
+
+def test_defaults_are_what_their_own_keys_would_allow() -> None:
+    assert Settings.model_validate(Settings().model_dump()) == Settings()

@@ -1,0 +1,32 @@
+"""The gate under any schedule: see gate_machine.py for the rules and for what holds after each of them."""
+
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from llmgate.core import gate as gate_module
+from llmgate.core import line as line_module
+from tests.core.gate_machine import GateMachine
+
+
+pytestmark = pytest.mark.timeout(600)  # the deep profile takes minutes on a busy machine
+
+
+class SmallGateMachine(GateMachine):
+    smallest_line = 4
+
+
+def test_any_schedule():
+    run(GateMachine)
+
+
+def test_any_schedule_with_small_arrays(monkeypatch: pytest.MonkeyPatch):
+    """Small arrays are laid out anew, and dead timers struck out, every few steps."""
+    monkeypatch.setattr(line_module, "_SMALLEST", SmallGateMachine.smallest_line)
+    monkeypatch.setattr(gate_module, "_DEAD_TIMERS_KEPT", 1)
+    run(SmallGateMachine)
+
+
+def run(machine: type[GateMachine]) -> None:
+    """Of several bugs the first is enough: a run that fails ends soon."""
+    run_state_machine_as_test(machine, settings=settings(report_multiple_bugs=False))

@@ -1,0 +1,132 @@
+"""Which upstream serves a model: exact name, alias, the most specific glob, the default upstream."""
+
+import fnmatch
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llmgate.core.routing import Route, Routes, Serves, is_glob
+from llmgate.errors import UnknownModel
+
+ROUTES = Routes(
+    {
+        "rest": Serves(models=("*",)),
+        "small": Serves(models=("qwen2.5:3b", "tiny-?"), aliases={"fast": "qwen2.5:3b", "reasoning": "qwen2.5:3b"}),
+        "big": Serves(models=("reasoning", "qwen*", "qwen3-*", "tiny-x*")),
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("model", "route"),
+    [
+        ("reasoning", Route("big", "reasoning")),
+        ("qwen2.5:3b", Route("small", "qwen2.5:3b")),
+        ("fast", Route("small", "qwen2.5:3b")),
+        ("qwen3-30b", Route("big", "qwen3-30b")),
+        ("qwen2", Route("big", "qwen2")),
+        ("tiny-y", Route("small", "tiny-y")),
+        ("tiny-x", Route("big", "tiny-x")),
+        ("Reasoning", Route("rest", "Reasoning")),
+        ("anything\nelse", Route("rest", "anything\nelse")),
+    ],
+)
+def test_exact_name_then_alias_then_the_most_specific_glob(model, route):
+    assert ROUTES.find(model) == route
+
+
+@pytest.mark.parametrize(
+    ("model", "closer", "wider"),
+    [
+        ("gpt-4o", "gpt-*", "*"),
+        ("gpt-4o", "gpt-4*", "gpt-*"),
+        ("gpt-4o", "g*", "[a-z]*"),
+        ("gpt-4o", "gp*", "*pt-4o"),
+        ("gpt-4o", "gpt-*o", "gpt-*"),
+        ("gpt-4o", "gpt-[0-9]o", "gpt-[0-9]*"),
+        ("gpt-4o", "?*", "*"),
+        ("gpt-4o[", "gpt-4o[", "gpt-4*"),
+    ],
+)
+def test_the_more_a_glob_says_before_its_first_wildcard_and_in_all_the_closer_it_is(model, closer, wider):
+    either_way = [
+        {"closer": Serves((closer,)), "wider": Serves((wider,))},
+        {"wider": Serves((wider,)), "closer": Serves((closer,))},
+    ]
+    assert [Routes(serves).find(model).upstream for serves in either_way] == ["closer", "closer"]
+
+
+def test_of_two_that_say_the_same_the_first_in_the_settings_serves():
+    routes = Routes({"a": Serves(("m", "x*"), {"n": "m"}), "b": Serves(("m", "x*"), {"n": "other"})})
+    assert [routes.find(model).upstream for model in ("m", "x1", "n")] == ["a", "a", "a"]
+
+
+def test_the_default_upstream_gets_the_rest_under_its_own_name():
+    routes = Routes({"a": Serves(("m",))}, default_upstream="a")
+    assert routes.find("never heard of") == Route("a", "never heard of")
+
+
+def test_an_unknown_model_is_told_which_are_known():
+    routes = Routes({"a": Serves(("m", "x*"), {"fast": "m"})})
+    with pytest.raises(UnknownModel) as caught:
+        routes.find("gpt-4o")
+    assert str(caught.value) == ("llmgate: no upstream serves the model 'gpt-4o'; known are m, fast (UNKNOWN_MODEL)")
+
+
+def test_not_all_of_many_known_are_told():
+    routes = Routes({"a": Serves(tuple(f"m{number}" for number in range(50)))})
+    with pytest.raises(UnknownModel, match=r"m18, m19 and more \(UNKNOWN_MODEL\)"):
+        routes.find("gpt-4o")
+
+
+def test_where_none_is_known_the_question_is_whether_the_upstream_is_up():
+    with pytest.raises(UnknownModel, match="none is known yet: is the upstream up"):
+        Routes({"a": Serves()}).find("gpt-4o")
+
+
+def test_names_and_aliases_are_listed_globs_are_not():
+    routes = Routes({"a": Serves(("m", "x*"), {"fast": "m", "other": "m"}), "b": Serves(("other",))})
+    assert routes.models() == [
+        ("m", Route("a", "m")),
+        ("other", Route("b", "other")),
+        ("fast", Route("a", "m")),
+    ]
+
+
+@pytest.mark.parametrize(("model", "expected"), [("m", False), ("", False), ("m*", True), ("m?", True), ("[ab]", True)])
+def test_what_is_a_glob(model, expected):
+    assert is_glob(model) is expected
+
+
+NAMES = st.text("ab*?[]-", min_size=1, max_size=6)
+SERVES = st.dictionaries(
+    st.sampled_from(["u1", "u2", "u3"]),
+    st.builds(Serves, st.lists(NAMES, max_size=3).map(tuple), st.dictionaries(st.text("ab", max_size=3), NAMES)),
+)
+
+
+@given(serves=SERVES, model=st.text("ab-", max_size=5), default=st.sampled_from(["", "u1"]))
+def test_a_route_has_its_reason_in_the_settings(serves, model, default):
+    exact = [name for name, served in serves.items() if model in served.models and not is_glob(model)]
+    aliases = [name for name, served in serves.items() if model in served.aliases]
+    globs = [
+        name
+        for name, served in serves.items()
+        if any(is_glob(glob) and fnmatch.fnmatchcase(model, glob) for glob in served.models)
+    ]
+    routes = Routes(serves, default)
+    if not (exact or aliases or globs or default):
+        with pytest.raises(UnknownModel):
+            routes.find(model)
+        return
+    route = routes.find(model)
+    if exact:
+        assert route == Route(exact[0], model)
+    elif aliases:
+        assert route == Route(aliases[0], serves[aliases[0]].aliases[model])
+    elif globs:
+        assert route.upstream in globs
+        assert route.model == model
+    else:
+        assert route == Route(default, model)

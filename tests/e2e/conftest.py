@@ -1,0 +1,72 @@
+"""One daemon for all tests of a worker, in front of upstreams that a test answers by hand; it must be idle after each.
+
+Its upstreams differ in their limits and all lead to the same port, on which a test's own server listens. A test that
+needs a daemon of its own makes a GateProcess.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from gateprocess import GateProcess, allow_many_files
+from hands import Hands, hold_port
+from rawclient import Client
+
+UPSTREAMS = {
+    "one": {"models": ["one", "one-*"], "aliases": {"nickname": "one-real"}, "max_concurrent": 1},
+    "two": {"models": ["two"], "max_concurrent": 2},
+    "three": {"models": ["three"], "max_concurrent": 3},
+    "small": {"models": ["small"], "max_concurrent": 1, "max_queued": 1},
+    "none": {"models": ["none"], "max_concurrent": 1, "max_queued": 0},
+    "hasty": {"models": ["hasty"], "max_concurrent": 1, "queue_timeout": "300ms"},
+    "silent": {"models": ["silent"], "max_concurrent": 1, "queue_timeout_nonstream": "300ms"},
+    "free": {"models": ["free"], "max_concurrent": 0},
+    "httpx": {"models": ["httpx"], "max_concurrent": 1, "transport": "httpx"},
+}
+
+
+@pytest.fixture(scope="session")
+def upstream_port() -> Iterator[int]:
+    """Where the upstreams of `gate` are: refused until a test listens there."""
+    with hold_port() as holder:
+        yield int(holder.getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def daemon(tmp_path_factory: pytest.TempPathFactory, upstream_port: int) -> Iterator[GateProcess]:
+    allow_many_files()
+    url = f"http://127.0.0.1:{upstream_port}"
+    upstreams = {name: {"url": url, "release_timeout": "5ms", **limits} for name, limits in UPSTREAMS.items()}
+    settings = {"admin": {"history": 20_000}, "server": {"max_body": "1MiB"}, "upstreams": upstreams}
+    with GateProcess(tmp_path_factory.mktemp("gate"), settings) as gate:
+        yield gate
+
+
+@pytest.fixture(autouse=True)
+async def close_clients() -> AsyncIterator[None]:
+    """No client of a test outlives it."""
+    yield
+    await Client.close_all()
+
+
+@pytest.fixture
+async def gate(daemon: GateProcess, hands: Hands) -> AsyncIterator[GateProcess]:
+    """The shared daemon; nothing waits, runs or drains in it before and after."""
+    await daemon.wait(daemon.is_idle)
+    daemon.mark_log()
+    yield daemon
+    await daemon.wait(daemon.is_idle)
+    daemon.assert_no_traceback()
+
+
+@pytest.fixture
+async def hands(upstream_port: int) -> AsyncIterator[Hands]:
+    """The server behind all upstreams of `gate`."""
+    async with Hands(upstream_port) as server:
+        yield server
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A short path for a daemon of the test's own: a Unix socket lies in it."""
+    return tmp_path

@@ -1,0 +1,296 @@
+"""Clients that go away, in every way and at every moment: nothing of them reaches the server, and no slot is lost."""
+
+import asyncio
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from gateprocess import MESSAGES, GateProcess, request_body
+from hands import ANSWER, START, STOP, Hands, delta
+from rawclient import Client, names_of, positions_of, post
+
+WAYS: dict[str, Callable[[Client], None]] = {"FIN": Client.fin, "RST": Client.reset, "half-close": Client.half_close}
+
+
+@pytest.mark.parametrize("leave", WAYS.values(), ids=WAYS.keys())
+async def test_a_streaming_client_that_leaves_the_queue_is_gone_at_once(
+    gate: GateProcess, hands: Hands, leave: Callable[[Client], None]
+) -> None:
+    first = await gate.ask("one", metadata={"user_id": "1"})
+    running = await hands.turn()
+    second = await gate.ask("one", metadata={"user_id": "2"})
+    await second.frame()
+    third = await gate.ask("one", metadata={"user_id": "3"})
+    assert positions_of([await third.frame()]) == [(2, 2)]
+
+    leave(second)
+    assert positions_of([await third.frame()]) == [(1, 1)]
+    assert [request["session"] for request in gate.requests("waiting")] == ["3"]
+
+    await running.complete()
+    turn = await hands.turn()
+    assert turn.fields["metadata"]["user_id"] == "3"
+    await turn.complete()
+    assert await first.body() == ANSWER
+    assert b"".join(await third.frames()) == ANSWER
+    assert hands.untaken == 0
+    outcomes = {request["session"]: request["outcome"] for request in gate.requests("done")[:3]}
+    assert outcomes == {"1": "completed", "2": "abandoned", "3": "completed"}
+
+
+async def test_a_half_closed_connection_is_closed_without_half_an_answer(gate: GateProcess, hands: Hands) -> None:
+    await gate.ask("one")
+    running = await hands.turn()
+    waiting = await gate.ask("one", stream=False)
+    await gate.wait_waiting("one", 1)
+    waiting.half_close()
+    assert await waiting.wait_closed() == b""
+    await running.complete()
+
+
+@pytest.mark.parametrize("leave", WAYS.values(), ids=WAYS.keys())
+async def test_a_client_without_a_stream_that_leaves_the_queue_is_gone_at_once(
+    gate: GateProcess, hands: Hands, leave: Callable[[Client], None]
+) -> None:
+    await gate.ask("one")
+    running = await hands.turn()
+    waiting = await gate.ask("one", stream=False)
+    await gate.wait_waiting("one", 1)
+    leave(waiting)
+    await gate.wait_waiting("one", 0)
+    await running.complete()
+    await gate.wait(gate.is_idle)
+    assert hands.untaken == 0
+    assert len(hands.requests) == 1
+
+
+@pytest.mark.parametrize("segments", [1, 2])
+@pytest.mark.parametrize("leave", [Client.fin, Client.reset], ids=["FIN", "RST"])
+async def test_a_client_that_pipelined_a_second_request_is_seen_to_leave(
+    gate: GateProcess, hands: Hands, leave: Callable[[Client], None], segments: int
+) -> None:
+    await gate.ask("one")
+    running = await hands.turn()
+    for _ in range(5):
+        client = await Client.connect(gate.port)
+        requests = [post(MESSAGES, request_body("one")), post(MESSAGES, request_body("two"))]
+        for data in [b"".join(requests)] if segments == 1 else requests:
+            client.send(data)
+            await gate.wait_waiting("one", 1)
+        leave(client)
+        await gate.wait_waiting("one", 0)
+    await running.complete()
+    await gate.wait(gate.is_idle)
+    assert len(hands.requests) == 1
+
+
+async def test_a_pipelined_request_never_runs_and_the_connection_closes(gate: GateProcess, hands: Hands) -> None:
+    await gate.ask("one")
+    running = await hands.turn()
+    client = await Client.connect(gate.port)
+    client.send(post(MESSAGES, request_body("one")) + post(MESSAGES, request_body("two")))
+    await client.frame()
+    await running.complete()
+    await (await hands.turn()).complete()
+    assert b"".join(await client.frames()) == ANSWER
+    assert await client.wait_closed() == b""
+    assert len(hands.requests) == 2
+
+
+async def test_a_client_that_leaves_mid_stream_frees_its_slot(gate: GateProcess, hands: Hands) -> None:
+    for leave in WAYS.values():
+        client = await gate.ask("one")
+        turn = await hands.turn()
+        await turn.begin()
+        await client.frame()
+        waiting = await gate.ask("one")
+        await waiting.frame()
+        leave(client)
+        await turn.wait_closed()
+        await (await hands.turn()).complete()
+        assert b"".join(await waiting.frames()) == ANSWER
+    assert [request["outcome"] for request in gate.requests("done")[:2]].count("client_gone") == 1
+
+
+async def test_a_client_that_leaves_before_the_headers_frees_its_slot(gate: GateProcess, hands: Hands) -> None:
+    for stream in (True, False):
+        client = await gate.ask("one", stream=stream)
+        turn = await hands.turn()
+        waiting = await gate.ask("one")
+        await waiting.frame()
+        client.reset()
+        await turn.wait_closed()
+        await (await hands.turn()).complete()
+        assert b"".join(await waiting.frames()) == ANSWER
+
+
+async def test_clients_that_leave_just_as_their_slot_falls_free_lose_none(gate: GateProcess, hands: Hands) -> None:
+    """500 rounds: one leaves within a millisecond of the moment when its turn comes, the next one must have its turn."""
+    dice = random.Random(7)
+    current = await gate.ask("one")
+    turn = await hands.turn()
+    for number in range(500):
+        leaver = await gate.ask("one", metadata={"user_id": "leaver"})
+        await leaver.frame()
+        survivor = await gate.ask("one", metadata={"user_id": str(number)})
+        await survivor.frame()
+        await turn.begin(ANSWER)
+        await turn.end(b"")
+        if dice.random() < 0.7:
+            await asyncio.sleep(dice.random() / 1000)
+        (leaver.reset if dice.random() < 0.5 else leaver.fin)()
+        turn = await hands.turn()
+        while turn.fields["metadata"]["user_id"] == "leaver":
+            turn = await hands.turn()
+        assert turn.fields["metadata"]["user_id"] == str(number)
+        await current.frames()
+        current.fin()
+        current = survivor
+    await turn.complete()
+    await current.frames()
+    await gate.wait(gate.is_idle)
+    ended = [request for request in gate.requests("done") if request["session"] == "leaver"]
+    assert len(ended) == 500
+    assert {request["outcome"] for request in ended} <= {"abandoned", "client_gone"}
+
+
+async def test_after_such_a_storm_the_cap_is_what_it_was(gate: GateProcess, hands: Hands) -> None:
+    dice = random.Random(8)
+    for _ in range(60):
+        clients = [await gate.ask("three") for _ in range(5)]
+        turns = [await hands.turn() for _ in range(3)]
+        leavers = dice.sample(clients, 5)
+        for turn in turns[:2]:
+            await turn.begin(ANSWER)
+            await turn.end(b"")
+        for client in leavers:
+            client.reset()
+        await gate.wait(gate.is_idle)
+        while hands.untaken:
+            await hands.turn()
+    running = [await gate.ask("three") for _ in range(3)]
+    turns = [await hands.turn() for _ in running]
+    waiting = await gate.ask("three")
+    assert positions_of([await waiting.frame()]) == [(1, 1)]
+    for turn in turns:
+        await turn.complete()
+    await (await hands.turn()).complete()
+    assert b"".join(await waiting.frames()) == ANSWER
+
+
+async def test_clients_that_leave_after_the_last_event_cost_nothing(gate: GateProcess, hands: Hands) -> None:
+    """300 rounds: gone between message_stop and the end of the body."""
+    for _ in range(300):
+        client = await gate.ask("one")
+        turn = await hands.turn()
+        await turn.begin(ANSWER)
+        await client.until("message_stop")
+        client.reset()
+        await turn.end(b"")
+    await gate.wait(gate.is_idle)
+    clients = [await gate.ask("free") for _ in range(50)]
+    for _ in clients:
+        await (await hands.turn()).complete()
+    for client in clients:
+        assert await client.body() == ANSWER
+
+
+@pytest.fixture
+def flood() -> bytes:
+    return delta("x" * 60_000)
+
+
+async def test_a_client_that_reads_nothing_and_then_leaves_frees_its_slot(
+    gate: GateProcess, hands: Hands, flood: bytes
+) -> None:
+    client = await Client.connect(gate.port, receive_buffer=4096)
+    client.post(MESSAGES, request_body("one"))
+    turn = await hands.turn()
+    await turn.begin()
+    sending = asyncio.ensure_future(send_until_blocked(turn.say, flood))
+    sent = await sending
+    assert sent < 400, "the server was never slowed down"
+    waiting = await gate.ask("one")
+    await waiting.frame()
+    client.reset()
+    await turn.wait_closed()
+    await (await hands.turn()).complete()
+    assert b"".join(await waiting.frames()) == ANSWER
+
+
+async def send_until_blocked(say: Callable[..., object], piece: bytes) -> int:
+    """How many pieces the server could send before nothing moved for half a second."""
+    for number in range(400):
+        try:
+            async with asyncio.timeout(0.5):
+                await say(piece)  # type: ignore[misc]
+        except TimeoutError:
+            return number
+    return 400
+
+
+async def test_a_client_that_stops_reading_is_cut_and_the_others_go_on(folder: Path, flood: bytes) -> None:
+    async with Hands() as hands:
+        upstream = {"url": hands.url, "models": ["m"], "max_concurrent": 2, "release_timeout": 0}
+        settings = {"server": {"client_stall_timeout": "700ms"}, "upstreams": {"a": upstream}}
+        with GateProcess(folder, settings) as gate:
+            stalled = await Client.connect(gate.port, receive_buffer=4096)
+            stalled.post(MESSAGES, request_body("m"))
+            turn = await hands.turn()
+            await turn.begin()
+            live = await gate.ask("m")
+            other = await hands.turn()
+            await other.begin(START)
+            await live.until("content_block_start")
+            waiting = await gate.ask("m")
+            await waiting.frame()
+            assert await send_until_blocked(turn.say, flood) < 400
+            await other.say(delta("still here"))
+            assert await live.frame() == delta("still here")
+            await turn.wait_closed()
+            await (await hands.turn()).complete()
+            assert b"".join(await waiting.frames()) == ANSWER
+            await other.end(STOP)
+            assert names_of(await live.frames())[-1] == "message_stop"
+            await gate.wait(gate.is_idle)
+            outcomes = sorted(request["outcome"] for request in gate.requests("done"))
+            assert outcomes == ["client_stalled", "completed", "completed"]
+
+
+async def test_a_queued_client_that_reads_nothing_keeps_its_place(folder: Path) -> None:
+    async with Hands() as hands:
+        upstream = {"url": hands.url, "models": ["m"], "max_concurrent": 1}
+        settings = {
+            "server": {"client_stall_timeout": "200ms"},
+            "waiting": {"heartbeat": "10ms"},
+            "upstreams": {"a": upstream},
+        }
+        with GateProcess(folder, settings) as gate:
+            await gate.ask("m")
+            running = await hands.turn()
+            deaf = await Client.connect(gate.port, receive_buffer=4096)
+            deaf.post(MESSAGES, request_body("m"))
+            await gate.wait_waiting("a", 1)
+            await asyncio.sleep(1)
+            assert gate.upstream("a")["waiting"] == 1
+            await running.complete()
+            await (await hands.turn()).complete()
+            assert names_of(await deaf.frames())[-1] == "message_stop"
+
+
+async def test_one_that_leaves_its_slot_is_shown_as_draining_until_the_server_had_time(folder: Path) -> None:
+    async with Hands() as hands:
+        upstream = {"url": hands.url, "models": ["m"], "max_concurrent": 1, "release_timeout": "400ms"}
+        with GateProcess(folder, {"upstreams": {"a": upstream}}) as gate:
+            client = await gate.ask("m")
+            turn = await hands.turn()
+            waiting = await gate.ask("m")
+            await waiting.frame()
+            client.reset()
+            await turn.wait_closed()
+            assert (gate.upstream("a")["draining"], gate.upstream("a")["waiting"]) == (1, 1)
+            await (await hands.turn()).complete()
+            assert json.loads((await waiting.frame()).split(b"data: ")[1])["type"] == "message_start"
+            await waiting.frames()

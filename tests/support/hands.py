@@ -1,0 +1,158 @@
+"""An upstream that a test answers by hand: each request that arrives is a Turn, begun and ended when the test says so."""
+
+import asyncio
+import json
+import socket
+import time
+from typing import Any, Self
+
+from puppet import LIVENESS_SECONDS, Connection, Puppet, Request
+
+STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+def event(name: str, **fields: Any) -> bytes:
+    return f"event: {name}\ndata: {json.dumps({'type': name, **fields})}\n\n".encode()
+
+
+def delta(text: str) -> bytes:
+    return event("content_block_delta", index=0, delta={"type": "text_delta", "text": text})
+
+
+_MESSAGE = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "model": "m",
+    "content": [],
+    "stop_reason": None,
+    "stop_sequence": None,
+    "usage": {"input_tokens": 3, "output_tokens": 0},
+}
+START = event("message_start", message=_MESSAGE) + event(
+    "content_block_start", index=0, content_block={"type": "text", "text": ""}
+)
+STOP = (
+    event("content_block_stop", index=0)
+    + event("message_delta", delta={"stop_reason": "end_turn", "stop_sequence": None}, usage={"output_tokens": 2})
+    + event("message_stop")
+)
+ANSWER = START + delta("Hello") + delta(" there") + STOP
+WHOLE = json.dumps({**_MESSAGE, "content": [{"type": "text", "text": "Hello"}], "stop_reason": "end_turn"}).encode()
+
+
+def chat_chunk(delta: dict[str, str], finish_reason: str | None = None) -> bytes:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
+    chunk = {"id": "c1", "object": "chat.completion.chunk", "created": 0, "model": "m", "choices": [choice]}
+    return b"data: " + json.dumps(chunk).encode() + b"\n\n"
+
+
+CHAT_START = chat_chunk({"role": "assistant", "content": "Hello"})
+CHAT_ANSWER = CHAT_START + chat_chunk({}, "stop") + b"data: [DONE]\n\n"
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+class TimedConnection(Connection):
+    """Knows when its newest bytes came."""
+
+    read_at = 0.0
+
+    def data_received(self, data: bytes) -> None:
+        self.read_at = time.monotonic()
+        super().data_received(data)
+
+
+class Turn:
+    """One request, waiting to be answered."""
+
+    def __init__(self, connection: TimedConnection, request: Request) -> None:
+        self.connection = connection
+        self.request = request
+        self.read_at = connection.read_at
+        """When it came, on the monotonic clock."""
+
+    @property
+    def fields(self) -> Any:
+        return json.loads(self.request.body)
+
+    async def begin(self, data: bytes = START) -> None:
+        """The head of an event stream, and the first of it."""
+        await self.connection.send(STREAM_HEAD + (chunk(data) if data else b""))
+
+    async def say(self, *pieces: bytes) -> None:
+        for piece in pieces:
+            await self.connection.send(chunk(piece))
+
+    async def end(self, data: bytes = STOP) -> None:
+        """The last of a stream and its regular end, in one piece."""
+        await self.connection.send((chunk(data) if data else b"") + b"0\r\n\r\n")
+
+    async def answer(self, status: int = 200, body: bytes = WHOLE, headers: bytes = b"") -> None:
+        """Not a stream."""
+        head = b"HTTP/1.1 %d X\r\ncontent-type: application/json\r\ncontent-length: %d\r\n" % (status, len(body))
+        await self.connection.send(head + headers + b"\r\n" + body)
+
+    async def complete(self) -> None:
+        """Whatever was asked for, at once."""
+        if not self.fields["stream"]:
+            await self.answer()
+        elif self.request.line.startswith(b"POST /v1/chat"):
+            await self.begin(CHAT_ANSWER)
+            await self.end(b"")
+        else:
+            await self.begin(ANSWER)
+            await self.end(b"")
+
+    async def wait_closed(self) -> None:
+        async with asyncio.timeout(LIVENESS_SECONDS):
+            await self.connection.wait_closed()
+
+
+class Hands(Puppet):
+    """`await hands.turn()` is the next request that arrives. It may listen on a port that `hold_port` reserved."""
+
+    def __init__(self, port: int = 0) -> None:
+        super().__init__(self._take_turns)
+        self._port = port
+        self._turns: asyncio.Queue[Turn] = asyncio.Queue()
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: TimedConnection(self), "127.0.0.1", self._port, backlog=1024, reuse_address=True
+        )
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def _take_turns(self, connection: Connection) -> None:
+        assert isinstance(connection, TimedConnection)
+        while True:
+            request = await connection.read_request()
+            self._turns.put_nowait(Turn(connection, request))
+
+    async def turn(self) -> Turn:
+        async with asyncio.timeout(LIVENESS_SECONDS):
+            return await self._turns.get()
+
+    @property
+    def untaken(self) -> int:
+        """Requests that arrived and that the test did not take."""
+        return self._turns.qsize()
+
+
+def hold_port() -> socket.socket:
+    """Keeps a port of 127.0.0.1 for later servers of this test run; until one listens, connections are refused."""
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind(("127.0.0.1", 0))
+    return holder
+
+
+def free_port() -> int:
+    """For programs that cannot take a free one by themselves; nobody else is likely to take it so soon."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,502 @@
+"""The feed as a viewer gets it: a snapshot, then every change; and what a viewer that does not keep up costs."""
+
+import asyncio
+import tracemalloc
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from virtual_loop import run, this_loop, turns
+
+from llmgate.adminapi import EventView, FeedItem, RequestView, UpstreamView
+from llmgate.core.caller import Caller
+from llmgate.core.events import (
+    Abandoned,
+    Admitted,
+    Dismissed,
+    Drained,
+    Event,
+    Expired,
+    Limits,
+    LimitsChanged,
+    Mode,
+    ModeChanged,
+    Moved,
+    Queued,
+    Refused,
+    Released,
+    Requeued,
+)
+from llmgate.telemetry import feed as feed_module
+from llmgate.telemetry.feed import Watcher, kind_of, outcome_of
+from tests.telemetry.samples import UPSTREAM, Counter, Follower
+from tests.telemetry.test_ledger import play, steps
+
+
+def nothing() -> None:
+    """Nobody wants to know."""
+
+
+async def take_all(watcher: Watcher) -> list[FeedItem]:
+    """What lies in its mailbox."""
+    items = []
+    while watcher._items:
+        entry = await watcher.wait_next(1)
+        assert entry is not None
+        items.append(msgspec.json.decode(entry[1], type=FeedItem))
+        assert items[-1].number == entry[0]
+    return items
+
+
+def held(watcher: Watcher) -> int:
+    return sum(len(item) for _, item, _ in watcher._items)
+
+
+# ---- what comes
+
+
+def test_first_all_there_is_then_each_change() -> None:
+    async def main() -> None:
+        counter = Counter(queue_timeout=9.0)
+        first = counter.enter("a", session="s")
+        counter.now += 1
+        counter.enter("b")
+        watcher = counter.feed.watch(nothing)
+        counter.now += 2
+        counter.leave(first)
+        opening, released, admitted = await take_all(watcher)
+        assert (opening.type, opening.number, opening.now_ms) == ("snapshot", 2, 101_000)
+        assert opening.status is not None
+        assert opening.status.upstreams[0].waiting == 1
+        assert [(view.id, view.state) for view in opening.requests] == [("a", "running"), ("b", "waiting")]
+        assert [(view.number, view.kind, view.text) for view in opening.events] == [
+            (1, "admitted", ""),
+            (2, "queued", "queued (depth 1)"),
+        ]
+        assert [view.now_ms for view in opening.events] == [100_000, 101_000]
+        assert (released.type, released.number) == ("event", 3)
+        assert released.event is not None
+        assert (released.event.kind, released.event.text, released.event.outcome) == ("released", "", "completed")
+        assert released.event.request_id == "a"
+        assert released.request is not None
+        assert (released.request.state, released.request.outcome) == ("done", "completed")
+        assert admitted.event is not None
+        assert (admitted.number, admitted.event.text) == (4, "dispatched after 2000ms")
+        assert admitted.upstream is not None
+        assert (admitted.upstream.running, admitted.upstream.waiting) == (1, 0)
+        counter.feed.stop()
+
+    run(main())
+
+
+def test_what_is_about_no_request_has_none() -> None:
+    async def main() -> None:
+        counter = Counter()
+        watcher = counter.feed.watch(nothing)
+        counter.gate.set_limits(Limits(4), counter.now)
+        counter.pump()
+        _, changed = await take_all(watcher)
+        assert (changed.event and changed.event.kind, changed.request) == ("limits_changed", None)
+        assert changed.event is not None
+        assert (changed.event.request_id, changed.event.outcome) == ("", None)
+        assert changed.upstream is not None
+        assert changed.upstream.max_concurrent == 4
+        counter.feed.stop()
+
+    run(main())
+
+
+def test_a_snapshot_has_the_newest_200_events() -> None:
+    async def main() -> None:
+        counter = Counter(history=1000)
+        for number in range(150):
+            counter.leave(counter.enter(str(number)))
+        assert [event.number for event in counter.feed.snapshot().events] == list(range(101, 301))
+
+    run(main())
+
+
+def test_without_history_there_are_no_old_events() -> None:
+    async def main() -> None:
+        counter = Counter(history=0)
+        counter.leave(counter.enter("a"))
+        counter.enter("b")
+        snapshot = counter.feed.snapshot()
+        assert (snapshot.events, snapshot.number) == ([], 3)
+        assert [view.id for view in snapshot.requests] == ["b"]
+
+    run(main())
+
+
+def test_times_of_day_lie_as_far_back_as_the_clock_says() -> None:
+    async def main() -> None:
+        counter = Counter()
+        counter.enter("a")
+        counter.now += 60
+        counter.enter("b")
+        first, second = counter.feed.snapshot().events
+        apart = msgspec.convert(second.at, datetime) - msgspec.convert(first.at, datetime)
+        assert apart.total_seconds() == pytest.approx(60, abs=1)
+
+    run(main())
+
+
+def plain(view: RequestView | UpstreamView) -> RequestView | UpstreamView:
+    """Without what depends on the moment in which it is looked at."""
+    if isinstance(view, UpstreamView):
+        return msgspec.structs.replace(view, rate=0.0)
+    return msgspec.structs.replace(view, arrived_at="")
+
+
+def plain_event(view: EventView) -> EventView:
+    return msgspec.structs.replace(view, at="")
+
+
+@given(steps)
+def test_snapshot_and_events_give_what_a_later_snapshot_gives(schedule: list[tuple[str, Any]]) -> None:
+    async def main() -> None:
+        counter, follower, late = Counter(2, max_queued=4, queue_timeout=8.0), Follower(), Follower()
+        tickets: list[Any] = []
+        watchers = [counter.feed.watch(nothing)]
+        for number, step in enumerate(schedule):
+            play(counter, step, tickets, number)
+            for record in counter.ledger.live():
+                record.output_tokens += record.state == "running"
+            if number % 7 == 3:
+                await asyncio.sleep(0.3)
+            if number == 10:
+                watchers.append(counter.feed.watch(nothing))
+        await asyncio.sleep(1.1)
+        for watcher, viewer in zip(watchers, (follower, late), strict=False):
+            for item in await take_all(watcher):
+                viewer.apply(item)
+            check_same(viewer, counter)
+        counter.feed.stop()
+
+    def check_same(viewer: Follower, counter: Counter) -> None:
+        now = Follower()
+        now.apply(counter.feed.snapshot())
+        assert viewer.number == now.number
+        assert {name: plain(view) for name, view in viewer.requests.items()} == {
+            name: plain(view) for name, view in now.requests.items()
+        }
+        assert {name: plain(view) for name, view in viewer.upstreams.items()} == {
+            name: plain(view) for name, view in now.upstreams.items()
+        }
+        assert [plain_event(event) for event in viewer.events][-len(now.events) :] == [
+            plain_event(event) for event in now.events
+        ]
+
+    run(main())
+
+
+# ---- progress
+
+
+def test_what_changes_without_an_event_comes_once_a_second() -> None:
+    async def main() -> None:
+        counter = Counter(2)
+        counter.enter("a")
+        counter.enter("b")
+        watcher = counter.feed.watch(nothing)
+        await asyncio.sleep(1.01)
+        await take_all(watcher)
+        record = counter.ledger.record("a")
+        assert record is not None
+        for tokens in (5, 6, 7):
+            record.output_tokens = tokens
+            await asyncio.sleep(0.1)
+        assert await take_all(watcher) == []
+        await asyncio.sleep(1.0)
+        (progress,) = await take_all(watcher)
+        assert (progress.type, progress.number) == ("progress", 2)
+        assert [(view.id, view.output_tokens) for view in progress.requests] == [("a", 7)]
+        assert progress.upstreams == []
+        await asyncio.sleep(5)
+        assert await take_all(watcher) == [], "nothing changed"
+        counter.feed.stop()
+
+    run(main())
+
+
+def test_figures_that_fall_with_time_are_progress() -> None:
+    async def main() -> None:
+        counter = Counter()
+        watcher = counter.feed.watch(nothing)
+        counter.leave(counter.enter("a"))
+        await asyncio.sleep(1.01)
+        assert [item.type for item in await take_all(watcher)] == ["snapshot", "event", "event", "progress"]
+        counter.now += 61
+        await asyncio.sleep(1)
+        (progress,) = await take_all(watcher)
+        assert [(view.name, view.rate) for view in progress.upstreams] == [(UPSTREAM, 0.0)]
+        assert progress.now_ms == 161_000
+        counter.feed.stop()
+
+    run(main())
+
+
+def test_nothing_is_rendered_while_nobody_watches(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        counter, encoded = Counter(), []
+        monkeypatch.setattr(feed_module, "encode", lambda item: encoded.append(item) or b"{}")
+        for number in range(100):
+            counter.leave(counter.enter(str(number)))
+        await asyncio.sleep(5)
+        assert (counter.rendered, encoded) == (0, [])
+        watcher = counter.feed.watch(nothing)
+        counter.feed.leave(watcher)
+        rendered = counter.rendered
+        assert (rendered, len(encoded)) == (1, 1)
+        counter.leave(counter.enter("z"))
+        await asyncio.sleep(5)
+        assert (counter.rendered, len(encoded)) == (rendered, 1)
+        assert this_loop().timers == []
+
+    run(main())
+
+
+def test_an_event_is_rendered_once_for_all() -> None:
+    async def main() -> None:
+        counter = Counter()
+        watchers = [counter.feed.watch(nothing) for _ in range(5)]
+        before = counter.rendered
+        counter.enter("a")
+        assert counter.rendered == before + 1
+        assert len({watcher._items[-1][1] for watcher in watchers}) == 1
+        assert counter.feed.watchers == 5
+        counter.feed.stop()
+
+    run(main())
+
+
+def test_the_timer_lives_as_long_as_somebody_watches() -> None:
+    async def main() -> None:
+        counter = Counter()
+        first, second = counter.feed.watch(nothing), counter.feed.watch(nothing)
+        assert len(this_loop().timers) == 1
+        await asyncio.sleep(3)
+        counter.feed.leave(first)
+        assert len(this_loop().timers) == 1
+        counter.feed.leave(second)
+        counter.feed.leave(second)
+        assert this_loop().timers == []
+        counter.feed.stop()
+        counter.feed.watch(nothing)
+        assert len(this_loop().timers) == 1
+        counter.feed.stop()
+        assert this_loop().timers == []
+
+    run(main())
+
+
+# ---- those who do not keep up
+
+
+def test_a_slow_watcher_is_cut_and_the_others_miss_nothing() -> None:
+    async def main() -> None:
+        counter = Counter(watcher_limit=20_000)
+        cut: list[str] = []
+        slow = counter.feed.watch(lambda: cut.append("slow"))
+        others = [counter.feed.watch(lambda: cut.append("other")) for _ in range(5)]
+        followers = [Follower() for _ in others]
+        for number in range(200):
+            counter.leave(counter.enter(str(number)))
+            for watcher, follower in zip(others, followers, strict=True):
+                for item in await take_all(watcher):
+                    follower.apply(item)
+        assert cut == ["slow"]
+        assert (slow.cut, len(slow._items)) == (True, 0)
+        assert [follower.number for follower in followers] == [400] * 5
+        counter.feed.stop()
+
+    run(main())
+
+
+def test_one_that_is_cut_may_leave_at_once() -> None:
+    async def main() -> None:
+        counter = Counter(watcher_limit=10)
+        watchers: list[Watcher] = []
+        for number in range(3):
+            watchers.append(counter.feed.watch(lambda number=number: counter.feed.leave(watchers[number])))
+        counter.enter("a")
+        assert [watcher.cut for watcher in watchers] == [True] * 3
+        assert counter.feed.watchers == 0
+        assert this_loop().timers == []
+
+    run(main())
+
+
+def test_memory_stays_flat_over_10000_changes() -> None:
+    """F73 in small: one watcher reads nothing, another all; the second half of the changes takes no more memory."""
+
+    async def main() -> None:
+        counter = Counter(history=100, watcher_limit=200_000)
+        stopped, live = counter.feed.watch(nothing), counter.feed.watch(nothing)
+
+        async def change(times: int) -> int:
+            for number in range(times):
+                counter.leave(counter.enter(str(number % 100)))
+                await take_all(live)
+                counter.events.clear()
+                assert held(stopped) <= 200_000 + 10_000, "its snapshot comes on top"
+            return tracemalloc.get_traced_memory()[0]
+
+        tracemalloc.start()
+        try:
+            before = await change(2500)
+            assert await change(2500) < before + 50_000
+        finally:
+            tracemalloc.stop()
+        assert stopped.cut
+        assert not live.cut
+        assert len(counter.feed._recent) == 100
+        counter.feed.stop()
+
+    run(main())
+
+
+def test_the_opening_snapshot_does_not_count_against_the_bound() -> None:
+    async def main() -> None:
+        counter = Counter(watcher_limit=3000)
+        for number in range(50):
+            counter.leave(counter.enter(str(number)))
+        watcher = counter.feed.watch(nothing)
+        assert held(watcher) > 3000
+        counter.enter("a")
+        assert not watcher.cut
+        assert [item.type for item in await take_all(watcher)] == ["snapshot", "event"]
+        for _ in range(20):
+            counter.leave(counter.enter("b"))
+            await take_all(watcher)
+        assert not watcher.cut, "what was taken out makes room"
+        counter.feed.stop()
+
+    run(main())
+
+
+@pytest.mark.parametrize("put", [Watcher.put, Watcher.put_snapshot])
+def test_nothing_is_kept_for_one_that_is_cut(put: Callable[[Watcher, int, bytes], None]) -> None:
+    watcher = Watcher(10, nothing)
+    watcher.put(1, b"12345")
+    watcher.end()
+    put(watcher, 2, b"1")
+    assert len(watcher._items) == 0
+
+
+def test_exactly_the_bound_is_still_taken() -> None:
+    watcher = Watcher(10, nothing)
+    watcher.put(1, b"12345")
+    watcher.put(2, b"67890")
+    assert not watcher.cut
+    watcher.put(3, b"1")
+    assert watcher.cut
+
+
+def test_close_cuts_everybody() -> None:
+    async def main() -> None:
+        counter, cut = Counter(), []
+        for number in range(3):
+            counter.feed.watch(lambda number=number: cut.append(number))
+        counter.feed.close()
+        assert sorted(cut) == [0, 1, 2]
+        counter.feed.stop()
+
+    run(main())
+
+
+def test_announce_gives_everybody_a_fresh_snapshot() -> None:
+    async def main() -> None:
+        counter = Counter()
+        watchers = [counter.feed.watch(nothing) for _ in range(2)]
+        counter.enter("a")
+        counter.feed.announce()
+        for watcher in watchers:
+            items = await take_all(watcher)
+            assert [(item.type, item.number) for item in items] == [("snapshot", 0), ("event", 1), ("snapshot", 1)]
+            assert [view.id for view in items[-1].requests] == ["a"]
+        counter.feed.stop()
+
+    run(main())
+
+
+# ---- one mailbox
+
+
+def test_waiting_ends_with_the_item() -> None:
+    async def main() -> None:
+        watcher = Watcher(100, nothing)
+        waiting = asyncio.ensure_future(watcher.wait_next(60))
+        await turns()
+        assert not waiting.done()
+        watcher.put(7, b"x")
+        watcher.put(8, b"y")
+        assert await waiting == (7, b"x")
+        assert await watcher.wait_next(60) == (8, b"y")
+        assert this_loop().timers == []
+
+    run(main())
+
+
+def test_waiting_ends_with_its_time() -> None:
+    async def main() -> None:
+        watcher, begun = Watcher(100, nothing), this_loop().time()
+        assert await watcher.wait_next(5) is None
+        assert this_loop().time() - begun == 5
+
+    run(main())
+
+
+def test_an_item_in_the_moment_the_time_is_over_is_not_lost() -> None:
+    async def main() -> None:
+        watcher = Watcher(100, nothing)
+        waiting = asyncio.ensure_future(watcher.wait_next(5))
+        await turns()
+        this_loop().call_later(5, watcher.put, 7, b"x")
+        assert await waiting == (7, b"x")
+        assert await watcher.wait_next(1) is None
+
+    run(main())
+
+
+def test_a_watcher_that_is_cancelled_leaves_no_timer() -> None:
+    async def main() -> None:
+        watcher = Watcher(10, nothing)
+        waiting = asyncio.ensure_future(watcher.wait_next(60))
+        watcher._on_cut = waiting.cancel
+        await turns()
+        watcher.put(1, b"far more than it may hold")
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert this_loop().timers == []
+
+    run(main())
+
+
+# ---- words
+
+WHO = Caller(id="r1")
+ABOUT: tuple[Any, ...] = (1, 5.0, UPSTREAM, 1, WHO)
+KINDS = [
+    (Queued(*ABOUT, 1, 1, None), "queued", None),
+    (Admitted(*ABOUT, True, 0.0), "admitted", None),
+    (Drained(*ABOUT, "client_gone", 1.0), "drained", "client_gone"),
+    (Released(*ABOUT, "completed", 1.0), "released", "completed"),
+    (Released(*ABOUT, None, 1.0), "released", None),
+    (Abandoned(*ABOUT, 1.0), "abandoned", "abandoned"),
+    (Expired(*ABOUT, 1.0), "expired", "queue_timeout"),
+    (Dismissed(*ABOUT, "cancelled", 1.0), "dismissed", "cancelled"),
+    (Refused(1, 5.0, UPSTREAM, WHO, "queue_full", 1, 1), "refused", "queue_full"),
+    (Moved(*ABOUT, 0), "moved", None),
+    (Requeued(*ABOUT, 1), "requeued", None),
+    (LimitsChanged(1, 5.0, UPSTREAM, Limits(), Limits(2)), "limits_changed", None),
+    (ModeChanged(1, 5.0, UPSTREAM, Mode.OPEN, Mode.HELD), "mode_changed", None),
+]
+
+
+@pytest.mark.parametrize(("event", "kind", "outcome"), KINDS)
+def test_kind_and_outcome(event: Event, kind: str, outcome: str | None) -> None:
+    assert (kind_of(event), outcome_of(event)) == (kind, outcome)

@@ -1,0 +1,127 @@
+"""Log lines word for word; what is not worth a line has none."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from llmgate.core.caller import Caller
+from llmgate.core.events import (
+    Abandoned,
+    Admitted,
+    Dismissed,
+    Drained,
+    Event,
+    Expired,
+    Limits,
+    LimitsChanged,
+    Mode,
+    ModeChanged,
+    Moved,
+    Queued,
+    Refused,
+    Released,
+    Requeued,
+)
+from llmgate.core.gate import Gate
+from llmgate.errors import QueueFull
+from llmgate.telemetry.journal import Journal, describe
+
+SESSION = "a61e6e40-9a1c-4f0e-8d1b-2f1f1a5f7a10"
+WHO = Caller(id="r1", session=SESSION)
+ABOUT: tuple[Any, ...] = (1, 5.0, "llamacpp", 1)
+
+
+@pytest.fixture
+def lines(caplog: pytest.LogCaptureFixture) -> Any:
+    """The lines that the journal writes for events, the "llmgate: " in front included."""
+    logger = logging.getLogger("llmgate.test_journal")
+    journal = Journal(logger)
+
+    def write(*events: Event, level: int = logging.INFO) -> list[str]:
+        caplog.clear()
+        with caplog.at_level(level, logger.name):
+            for event in events:
+                journal.apply(event)
+        return [f"{record.name.partition('.')[0]}: {record.getMessage()}" for record in caplog.records]
+
+    return write
+
+
+def test_one_who_waits_has_two_lines(lines: Any) -> None:
+    gate = Gate("llamacpp", Limits(1))
+    first = gate.enter(0.0, Caller(id="a", session="other"))
+    second = gate.enter(1.0, WHO)
+    gate.leave(first, 6.73, "completed")
+    gate.leave(second, 9.0, "completed")
+    assert lines(*gate.take_events()) == [
+        "llmgate: llamacpp session=a61e6e40 queued (depth 1)",
+        "llmgate: llamacpp session=a61e6e40 dispatched after 5730ms",
+    ]
+
+
+def test_one_who_gets_its_slot_at_once_has_none(lines: Any) -> None:
+    gate = Gate("llamacpp", Limits(1))
+    for outcome in ("completed", "client_gone", "upstream_error"):
+        gate.leave(gate.enter(0.0, WHO), 1.0, outcome)
+    gate.drain(gate.enter(2.0, WHO), 3.0, "client_gone", release_at=4.0)
+    gate.handle_timer(5.0)
+    assert lines(*gate.take_events()) == []
+
+
+@pytest.mark.parametrize(
+    ("caller", "who"),
+    [
+        (Caller(id="r"), ""),
+        (Caller(id="r", session="short"), " session=short"),
+        (Caller(id="r", session=SESSION, purpose="compaction"), " session=a61e6e40 purpose=compaction"),
+        (Caller(id="r", purpose="session-title"), " purpose=session-title"),
+        (Caller(id="r", client="dsh", model="m", peer="1.2.3.4:5"), ""),
+    ],
+)
+def test_session_and_purpose_stand_there_when_known(lines: Any, caller: Caller, who: str) -> None:
+    queued = Queued(1, 5.0, "llamacpp", 1, caller, depth=12, order=1, deadline=None)
+    assert lines(queued) == [f"llmgate: llamacpp{who} queued (depth 12)"]
+
+
+OLD = Limits(2, 64, None)
+TEXTS = [
+    (Admitted(*ABOUT, WHO, queued=True, waited=0.0004), "dispatched after 0ms"),
+    (Admitted(*ABOUT, WHO, queued=False, waited=0.0), ""),
+    (Abandoned(*ABOUT, WHO, waited=1.5), "abandoned after 1500ms"),
+    (Expired(*ABOUT, WHO, waited=60.0), "queue_timeout after 60000ms"),
+    (Dismissed(*ABOUT, WHO, "cancelled", waited=0.25), "cancelled after 250ms"),
+    (Refused(1, 5.0, "llamacpp", WHO, "queue_full", 16, 16), "queue_full (depth 16)"),
+    (Refused(1, 5.0, "llamacpp", WHO, "refused", 0, None), "refused (depth 0)"),
+    (Moved(*ABOUT, WHO, order=-1), "moved to the front"),
+    (Requeued(*ABOUT, WHO, order=1), "requeued: nothing of it was sent"),
+    (Drained(*ABOUT, WHO, "client_gone", ran=1.0), ""),
+    (Released(*ABOUT, WHO, "completed", ran=1.0), ""),
+    (Released(*ABOUT, WHO, None, ran=1.0), ""),
+    (ModeChanged(1, 5.0, "llamacpp", Mode.OPEN, Mode.PAUSED), "paused (was open)"),
+    (LimitsChanged(1, 5.0, "llamacpp", OLD, Limits(8, 64, None)), "limits changed: max_concurrent=8 (was 2)"),
+    (
+        LimitsChanged(1, 5.0, "llamacpp", OLD, Limits(2, None, 30.0)),
+        "limits changed: max_queued=None (was 64), queue_timeout=30.0 (was None)",
+    ),
+    (Event(1, 5.0, "llamacpp"), ""),
+]
+
+
+@pytest.mark.parametrize(("event", "text"), TEXTS)
+def test_events_in_words(lines: Any, event: Event, text: str) -> None:
+    assert describe(event) == text
+    who = " session=a61e6e40" if hasattr(event, "caller") else ""
+    assert lines(event) == ([f"llmgate: llamacpp{who} {text}"] if text else [])
+
+
+def test_a_full_queue_is_told(lines: Any) -> None:
+    gate = Gate("llamacpp", Limits(1, max_queued=0))
+    gate.enter(0.0, Caller(id="a"))
+    with pytest.raises(QueueFull):
+        gate.enter(0.0, WHO)
+    assert lines(*gate.take_events()) == ["llmgate: llamacpp session=a61e6e40 queue_full (depth 0)"]
+
+
+def test_nothing_is_written_above_the_level(lines: Any) -> None:
+    assert lines(Moved(*ABOUT, WHO, order=-1), level=logging.WARNING) == []

@@ -1,0 +1,339 @@
+"""The ledger against the gate that it follows, under any schedule, and the views that are made of it."""
+
+from collections import Counter as Count
+from datetime import UTC, datetime, timedelta, timezone
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llmgate.adminapi import REQUEST_STATES, UPSTREAM_STATES
+from llmgate.core.caller import Caller
+from llmgate.core.events import Event, GateStatistics, Limits, Mode, TicketEvent
+from llmgate.core.gate import State, Ticket
+from llmgate.errors import GateError
+from llmgate.telemetry.ledger import Figures, Ledger, Record, rfc3339, upstream_state, view_request, view_upstream
+from tests.telemetry.samples import UPSTREAM, WALL, Counter
+
+OUTCOMES = ["completed", "client_gone", "cancelled", "upstream_error", "upstream_timeout", "upstream_down"]
+HISTORY = 7
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("enter"), st.none()),
+        st.tuples(st.sampled_from(["leave", "drain", "requeue", "move"]), st.integers(0, 40)),
+        st.tuples(st.just("time"), st.sampled_from([0.0, 0.4, 3.0, 90.0])),
+        st.tuples(st.just("limits"), st.sampled_from([Limits(1, 3, 5.0), Limits(2, None, None), Limits(0)])),
+        st.tuples(st.sampled_from(["pause", "hold"]), st.booleans()),
+    ),
+    max_size=80,
+)
+
+
+def play(counter: Counter, step: tuple[str, Any], tickets: list[Ticket], number: int) -> None:
+    what, how = step
+    gate, now = counter.gate, counter.now
+    ticket = tickets[how % len(tickets)] if tickets and type(how) is int else None
+    outcome = OUTCOMES[number % len(OUTCOMES)]
+    if what == "enter":
+        try:
+            tickets.append(counter.enter(f"r{number}"))
+        except GateError:
+            return
+    elif what == "time":
+        counter.pass_time(how)
+    elif what == "limits":
+        gate.set_limits(how, now)
+    elif what == "pause":
+        gate.set_paused(how, now)
+    elif what == "hold":
+        gate.set_held(how, now)
+    elif ticket is not None and what == "leave":
+        gate.leave(ticket, now, outcome)  # type: ignore[arg-type]
+    elif ticket is not None and what == "drain":
+        gate.drain(ticket, now, outcome, release_at=now + 1)  # type: ignore[arg-type]
+    elif ticket is not None and what == "requeue":
+        gate.requeue(ticket, now)
+    elif ticket is not None:
+        gate.move_to_front(ticket, now)
+    counter.pump()
+
+
+@given(steps)
+def test_the_ledger_says_what_the_gate_says(schedule: list[tuple[str, Any]]) -> None:
+    counter = Counter(history=HISTORY, max_queued=4, queue_timeout=8.0)
+    tickets: list[Ticket] = []
+    ended: dict[str, str] = {}
+    for number, step in enumerate(schedule):
+        play(counter, step, tickets, number)
+        statistics = counter.gate.statistics()
+        check_upstream(counter, statistics)
+        check_live(counter, tickets)
+        for record in counter.ledger.recent():
+            assert ended.setdefault(record.caller.id, record.outcome or "") == record.outcome, "an outcome stays"
+        assert len(list(counter.ledger.recent())) <= HISTORY
+
+
+def check_upstream(counter: Counter, statistics: GateStatistics) -> None:
+    view = counter.upstream(UPSTREAM)
+    assert (view.running, view.waiting, view.draining) == (
+        statistics.running,
+        statistics.waiting,
+        statistics.draining,
+    )
+    assert counter.ledger.figures(UPSTREAM).outcomes == statistics.outcomes
+    told = statistics.outcomes.get
+    assert (view.served, view.queue_full, view.queue_timeout) == (
+        told("completed", 0),
+        told("queue_full", 0),
+        told("queue_timeout", 0),
+    )
+    assert view.failed == sum(told(word, 0) for word in ("upstream_error", "upstream_timeout", "upstream_down"))  # type: ignore[call-overload]
+
+
+def check_live(counter: Counter, tickets: list[Ticket]) -> None:
+    """Everybody who lives stands there, in the state, order and time that the gate has for it."""
+    live = {record.caller.id: record for record in counter.ledger.live()}
+    expected = {ticket.caller.id: ticket for ticket in tickets if ticket.state is not State.GONE}
+    assert live.keys() == expected.keys()
+    for name, ticket in expected.items():
+        record = live[name]
+        assert counter.ledger.record(name) is record
+        view = view_request(record, counter.now, WALL)
+        assert view.state == ticket.state.value
+        assert view.arrived_ms == round(ticket.entered_at * 1000)
+        if ticket.state is State.WAITING:
+            assert (record.order, record.dispatched_at, record.outcome) == (ticket.order, None, None)
+        else:
+            assert record.dispatched_at == ticket.admitted_at
+        assert (view.outcome is None) == (ticket.state is not State.DRAINING)
+    waiting = sorted((record for record in live.values() if record.state == "waiting"), key=lambda it: it.order)
+    assert [record.caller.id for record in waiting] == [ticket.caller.id for ticket in counter.gate.waiting()]
+
+
+def test_every_request_ends_with_one_outcome() -> None:
+    counter = Counter(2, history=1000, max_queued=5, queue_timeout=3.0)
+    tickets: list[Ticket] = []
+    for number in range(300):
+        play(counter, ("enter", None), tickets, number)
+        play(counter, [("leave", number), ("drain", number // 2), ("time", 0.3)][number % 3], tickets, number)
+    for ticket in tickets:
+        counter.leave(ticket)
+    recent = list(counter.ledger.recent())
+    assert list(counter.ledger.live()) == []
+    assert Count(record.caller.id for record in recent) == Count(f"r{number}" for number in range(300))
+    assert Count(record.outcome for record in recent) == counter.gate.statistics().outcomes
+    assert {record.state for record in recent} == {"done"}
+    assert len({record.outcome for record in recent}) > 4
+
+
+def test_memory_is_bounded_by_history() -> None:
+    counter = Counter(history=10)
+    for number in range(2000):
+        counter.leave(counter.enter(str(number)))
+    ledger, figures = counter.ledger, counter.ledger.figures(UPSTREAM)
+    assert [record.caller.id for record in ledger.recent()] == [str(number) for number in range(1999, 1989, -1)]
+    assert (len(ledger._live), len(ledger._by_id), len(ledger._recent)) == (0, 0, 10)
+    assert (len(figures.waits), len(figures.runs), len(figures._ended)) == (500, 500, 1)
+    assert ledger.record("1999") is None
+
+
+def test_what_is_about_no_request_changes_no_record() -> None:
+    ledger = Ledger(5)
+    assert ledger.apply(Event(1, 0.0, UPSTREAM)) is None
+    assert list(ledger.live()) == list(ledger.recent()) == []
+
+
+def test_an_event_of_a_kind_that_it_does_not_know_changes_no_state() -> None:
+    ledger = Ledger(5)
+    record = ledger.apply(TicketEvent(1, 0.0, UPSTREAM, 1, Caller(id="a")))
+    assert record is not None
+    assert (record.state, list(ledger.live()), list(ledger.recent())) == ("running", [record], [])
+
+
+# ---- a request
+
+
+def test_a_whole_life_as_the_admin_api_shows_it() -> None:
+    counter = Counter(queue_timeout=30.0)
+    caller = {
+        "model": "m", "api": "messages", "path": "/v1/messages", "stream": True, "client": "claude-cli",
+        "session": "s", "purpose": "compaction", "peer": "127.0.0.1:5", "body_bytes": 77,
+    }  # fmt: skip
+    first = counter.enter("a")
+    counter.now = 101.25
+    counter.enter("b", **caller)
+    record = counter.ledger.record("b")
+    assert record is not None
+    waits = view_request(record, 101.75, WALL)
+    assert {name: getattr(waits, name) for name in caller} == caller
+    assert (waits.id, waits.upstream, waits.state, waits.order) == ("b", UPSTREAM, "waiting", 2)
+    assert (waits.arrived_ms, waits.arrived_at) == (101_250, "2026-11-30T14:02:30.500Z")
+    assert waits.deadline_ms == 131_250
+    assert (waits.dispatched_ms, waits.first_byte_ms, waits.ended_ms, waits.outcome) == (None, None, None, None)
+    counter.now = 104.0
+    counter.leave(first)
+    record.first_byte_at, record.output_tokens = 104.5, 17
+    runs = view_request(record, 105.0, WALL)
+    assert (runs.state, runs.dispatched_ms, runs.first_byte_ms, runs.output_tokens) == ("running", 104_000, 104_500, 17)
+    counter.now = 106.0
+    counter.gate.close(counter.now, dismiss=True)
+    counter.pump()
+    assert record.state == "running"
+
+
+def test_draining_has_its_outcome_and_its_end_already() -> None:
+    counter = Counter()
+    ticket = counter.enter("a")
+    counter.now = 103.0
+    counter.drain(ticket, "client_gone")
+    record = counter.ledger.record("a")
+    assert record is not None
+    view = view_request(record, 104.0, WALL)
+    assert (view.state, view.outcome, view.ended_ms) == ("draining", "client_gone", 103_000)
+    counter.now = 105.0
+    counter.leave(ticket)
+    view = view_request(record, 105.0, WALL)
+    assert (view.state, view.outcome, view.ended_ms) == ("done", "client_gone", 103_000)
+    assert counter.ledger.record("a") is None
+
+
+def test_a_refused_one_is_seen_among_the_recent() -> None:
+    counter = Counter(max_queued=0)
+    counter.enter("a")
+    with pytest.raises(GateError):
+        counter.enter("b")
+    (refused,) = counter.ledger.recent()
+    assert (refused.caller.id, refused.state, refused.outcome) == ("b", "done", "queue_full")
+    assert (refused.arrived_at, refused.ended_at) == (100.0, 100.0)
+
+
+def test_the_states_are_those_of_the_admin_api() -> None:
+    assert {state.value for state in State} - {"gone"} | {"done"} == set(REQUEST_STATES)
+
+
+# ---- an upstream
+
+
+def statistics(running: int = 0, draining: int = 0, cap: int = 2, mode: Mode = Mode.OPEN) -> GateStatistics:
+    return GateStatistics(Limits(cap), mode, 0, running, draining, 0, 0, {})
+
+
+STATES = [
+    (statistics(), False, "idle"),
+    (statistics(running=1), False, "ok"),
+    (statistics(draining=1), False, "ok"),
+    (statistics(running=2), False, "full"),
+    (statistics(running=1, draining=1), False, "full"),
+    (statistics(running=3), False, "full"),
+    (statistics(running=9, cap=0), False, "ok"),
+    (statistics(cap=0), False, "idle"),
+    (statistics(), True, "down"),
+    (statistics(running=2), True, "down"),
+    (statistics(mode=Mode.PAUSED), True, "paused"),
+    (statistics(running=2, mode=Mode.HELD), False, "held"),
+    (statistics(mode=Mode.CLOSED), False, "closed"),
+]
+
+
+@pytest.mark.parametrize(("gate", "down", "state"), STATES)
+def test_the_state_of_an_upstream(gate: GateStatistics, down: bool, state: str) -> None:
+    assert upstream_state(gate, down=down) == state
+
+
+def test_every_state_is_reached() -> None:
+    assert {state for _, _, state in STATES} == set(UPSTREAM_STATES)
+
+
+def test_an_upstream_as_the_admin_api_shows_it() -> None:
+    counter = Counter(max_queued=3, queue_timeout=60.0)
+    first = counter.enter("a")
+    counter.now = 101.0
+    second = counter.enter("b")
+    counter.now = 102.0
+    counter.enter("c")
+    record = counter.ledger.record("a")
+    assert record is not None
+    record.first_byte_at = 101.5
+    counter.now = 105.0
+    counter.leave(first)
+    view = counter.upstream(UPSTREAM)
+    assert (view.name, view.url, view.state) == (UPSTREAM, "http://u", "full")
+    assert (view.max_concurrent, view.max_queued, view.queue_timeout_ms) == (1, 3, 60_000)
+    assert (view.running, view.waiting, view.oldest_arrived_ms) == (1, 1, 102_000)
+    assert (view.p50_wait_ms, view.p95_wait_ms) == (0, 4000)
+    assert (view.ttft_ms, view.p50_run_ms, view.served) == (1500, 5000, 1)
+    counter.leave(second, "upstream_down")
+    view = counter.upstream(UPSTREAM)
+    assert (view.state, view.failed, view.detail) == ("down", 1, "the last request could not connect")
+    assert view.p50_run_ms == 5000, "only those that completed count"
+
+
+@pytest.mark.parametrize("answered", ["completed", "upstream_error", "client_gone"])
+@pytest.mark.parametrize("how", ["leave", "drain"])
+def test_an_upstream_that_was_reached_again_is_not_down(answered: str, how: str) -> None:
+    counter = Counter()
+    counter.leave(counter.enter("a"), "upstream_down")
+    assert counter.upstream(UPSTREAM).state == "down"
+    ticket = counter.enter("b")
+    assert counter.upstream(UPSTREAM).state == "down", "not known yet"
+    getattr(counter, how)(ticket, answered)
+    assert counter.upstream(UPSTREAM).state == ("idle" if how == "leave" else "full")
+    assert counter.upstream(UPSTREAM).detail == ""
+
+
+def test_nothing_seen_is_no_figure() -> None:
+    view = view_upstream("u", "http://u", statistics(), Figures(), None, 0.0)
+    assert (view.p50_wait_ms, view.p95_wait_ms, view.ttft_ms, view.p50_run_ms) == (None, None, None, None)
+    assert (view.oldest_arrived_ms, view.queue_timeout_ms, view.rate) == (None, None, 0.0)
+    assert Figures().median_run() == 0.0
+
+
+@given(st.lists(st.integers(0, 100_000), min_size=1, max_size=120))
+def test_percentiles_are_by_nearest_rank(millis: list[int]) -> None:
+    """The smallest value that at least that share of all does not exceed."""
+    figures = Figures()
+    figures.waits.extend(value / 1000 for value in millis)
+    view = view_upstream("u", "http://u", statistics(), figures, None, 0.0)
+    for percent, told in ((50, view.p50_wait_ms), (95, view.p95_wait_ms)):
+        assert told is not None
+        reached = [value for value in millis if sum(other <= value for other in millis) * 100 >= percent * len(millis)]
+        assert told == min(reached)
+
+
+def test_the_median_run_is_in_seconds() -> None:
+    figures = Figures()
+    figures.runs.extend([9.0, 1.0, 2.5])
+    assert figures.median_run() == 2.5
+
+
+def test_rate_is_over_the_last_minute() -> None:
+    figures = Figures()
+    for second in range(100, 200):
+        figures.count("completed", second + 0.5)
+        figures.count("client_gone", second + 0.7)
+    assert figures.rate(199.9) == pytest.approx(2.0)
+    assert figures.rate(229.9) == pytest.approx(1.0, abs=0.05)
+    assert figures.rate(300.0) == 0.0
+    assert figures.outcomes == {"completed": 100, "client_gone": 100}
+
+
+def test_rates_fall_while_nothing_ends() -> None:
+    figures = Figures()
+    for number in range(30):
+        figures.count("completed", 100.0 + number)
+    rates = [figures.rate(130.0 + seconds) for seconds in range(70)]
+    assert all(later <= earlier for earlier, later in pairwise(rates))
+
+
+def test_times_for_people_are_in_utc() -> None:
+    moment = datetime(2026, 11, 30, 15, 2, 31, 402_999, tzinfo=timezone(timedelta(hours=1)))
+    assert rfc3339(moment) == "2026-11-30T14:02:31.402Z"
+    assert rfc3339(datetime(2026, 1, 2, tzinfo=UTC)) == "2026-01-02T00:00:00.000Z"
+
+
+def test_a_record_begins_as_running() -> None:
+    record = Record("u", Caller(id="a"), 1.0)
+    assert (record.state, record.outcome, record.output_tokens) == ("running", None, 0)

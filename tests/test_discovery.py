@@ -1,0 +1,289 @@
+"""What servers say of themselves, asked of scripted ones: slots, models, and what happens until they answer."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from puppet import LIVENESS_SECONDS, Connection, Puppet, refusing_port
+
+from llmgate import discovery as discovery_module
+from llmgate.admission.local import LocalAdmission
+from llmgate.config.load import load
+from llmgate.core.events import Event, Limits, LimitsChanged
+from llmgate.core.routing import Route
+from llmgate.daemon import limits_of, make_upstream
+from llmgate.discovery import Discovery
+from llmgate.errors import UnknownModel
+
+MODELS = b'{"object":"list","data":[{"id":"qwen2.5:3b-instruct"},{"id":"other"}]}'
+PROPS = b'{"total_slots":4,"model_path":"/m.gguf"}'
+MISSING = b"HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\n{}"
+LOADING = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 2\r\n\r\n{}"
+
+
+def ok(body: bytes) -> bytes:
+    return b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+
+
+class Server:
+    """Answers by path; what it answers may be changed while it runs. `asked` has the paths that came."""
+
+    def __init__(self, **answers: bytes) -> None:
+        self.answers = {"/v1/models": MISSING, "/props": MISSING}
+        self.answers |= {f"/{name.replace('_', '/')}": answer for name, answer in answers.items()}
+        self.asked: list[str] = []
+
+    async def script(self, connection: Connection) -> None:
+        while True:
+            request = await connection.read_request()
+            path = request.line.split()[1].decode()
+            self.asked.append(path)
+            await connection.send(self.answers[path])
+
+
+class Bench:
+    """A discovery over the upstreams of some settings, running."""
+
+    def __init__(self, upstreams: dict[str, dict[str, Any]], **server: Any) -> None:
+        overrides = {"upstreams": upstreams} | ({"server": server} if server else {})
+        self.settings = load(None, environ={}, overrides=overrides).settings
+        self.events: list[Event] = []
+        self.routed = 0
+        limits = {name: limits_of(upstream) for name, upstream in self.settings.upstreams.items()}
+        self.admission = LocalAdmission(limits, self.events.append)
+        self.upstreams = {name: make_upstream(name, one, "") for name, one in self.settings.upstreams.items()}
+        self.discovery = Discovery(self.settings, self.upstreams, self.admission, self.on_routes)
+
+    def on_routes(self) -> None:
+        self.routed += 1
+
+    def slots(self, name: str = "u") -> int:
+        return self.admission.gate(name).limits.max_concurrent
+
+    def listed(self) -> list[str]:
+        return [name for name, _ in self.discovery.routes().models()]
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(LIVENESS_SECONDS):
+            while not condition():  # noqa: ASYNC110  nothing tells when a server's answer has been taken in
+                await asyncio.sleep(0.002)
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        task = asyncio.get_running_loop().create_task(self.discovery.run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            for upstream in self.upstreams.values():
+                await upstream.aclose()
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discovery_module, "FIRST_RETRY_SECONDS", 0.005)
+    monkeypatch.setattr(discovery_module, "LAST_RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(discovery_module, "REFRESH_SECONDS", 0.01)
+
+
+# ---- slots
+
+
+async def test_auto_takes_the_servers_own_slots(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server(props=ok(PROPS))
+    async with Puppet(server.script) as puppet:
+        bench = Bench({"u": {"url": puppet.url, "models": ["m"], "max_concurrent": "auto", "max_queued": 5}})
+        assert bench.slots() == 1
+        with caplog.at_level(logging.INFO, "llmgate"):
+            async with bench.running():
+                await bench.until(lambda: bench.slots() == 4)
+                await bench.until(lambda: len(puppet.connections) == 1)
+    assert caplog.messages == ["u max_concurrent is 4: the server's own slots"]
+    (changed,) = bench.events
+    assert isinstance(changed, LimitsChanged)
+    assert changed.new == Limits(4, 5, None)
+    assert server.asked == ["/props"], "asked once, and with `models` set for nothing else"
+
+
+@pytest.mark.parametrize("props", [MISSING, ok(b"{}"), ok(b"no json"), ok(b'{"total_slots":0}')])
+async def test_a_server_that_does_not_tell_has_one(props: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    server = Server(props=props, v1_models=ok(MODELS))
+    async with Puppet(server.script) as puppet:
+        bench = Bench({"u": {"url": puppet.url, "max_concurrent": "auto"}})
+        with caplog.at_level(logging.INFO, "llmgate"):
+            async with bench.running():
+                await bench.until(lambda: server.asked.count("/v1/models") > 2)
+    assert (bench.slots(), bench.events) == (1, [])
+    assert caplog.messages[0] == "u max_concurrent is 1: the server does not tell how many slots it has"
+    assert server.asked.count("/props") == 1
+
+
+async def test_a_number_in_the_settings_is_not_asked_for() -> None:
+    server = Server(props=ok(PROPS), v1_models=ok(MODELS))
+    async with Puppet(server.script) as puppet:
+        bench = Bench({"u": {"url": puppet.url, "max_concurrent": 2}})
+        async with bench.running():
+            await bench.until(lambda: bench.routed == 1)
+    assert (bench.slots(), set(server.asked)) == (2, {"/v1/models"})
+
+
+async def test_a_server_that_is_loading_is_asked_again() -> None:
+    server = Server(props=LOADING, v1_models=LOADING)
+    async with Puppet(server.script) as puppet:
+        bench = Bench({"u": {"url": puppet.url, "max_concurrent": "auto"}})
+        async with bench.running():
+            await bench.until(lambda: server.asked.count("/props") > 3)
+            assert (bench.slots(), bench.routed) == (1, 0)
+            server.answers["/props"] = ok(PROPS)
+            await bench.until(lambda: server.asked.count("/v1/models") > 3)
+            assert (bench.slots(), bench.routed) == (4, 0)
+            slots_asked = server.asked.count("/props")
+            server.answers["/v1/models"] = ok(MODELS)
+            await bench.until(lambda: bench.routed == 1)
+            assert server.asked.count("/props") == slots_asked
+
+
+async def test_the_pauses_between_two_tries_grow_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    forever = asyncio.Event()
+
+    async def note(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) >= 6:
+            await forever.wait()
+
+    with refusing_port() as port:
+        bench = Bench({"u": {"url": f"http://127.0.0.1:{port}", "max_concurrent": 1}})
+        monkeypatch.setattr(discovery_module, "FIRST_RETRY_SECONDS", 0.5)
+        monkeypatch.setattr(discovery_module, "LAST_RETRY_SECONDS", 10.0)
+        async with bench.running():
+            sleep = asyncio.sleep
+            with monkeypatch.context() as patched:
+                patched.setattr(discovery_module.asyncio, "sleep", note)
+                while len(pauses) < 6:  # noqa: ASYNC110
+                    await sleep(0.002)
+    assert pauses == [0.5, 1, 2, 4, 8, 10]
+
+
+# ---- models and routes
+
+
+async def test_models_become_routes_when_they_appear(caplog: pytest.LogCaptureFixture) -> None:
+    server, other = Server(v1_models=ok(MODELS)), Server(v1_models=ok(b'{"data":[{"id":"reasoning"}]}'))
+    async with Puppet(server.script) as one, Puppet(other.script) as two:
+        upstreams = {"a": {"url": one.url, "max_concurrent": 1}, "b": {"url": two.url, "max_concurrent": 1}}
+        bench = Bench(upstreams)
+        with pytest.raises(UnknownModel, match="none is known yet"):
+            bench.discovery.routes().find("other")
+        with caplog.at_level(logging.INFO, "llmgate"):
+            async with bench.running():
+                await bench.until(lambda: bench.routed == 2)
+        assert bench.discovery.routes().find("other") == Route("a", "other")
+        assert bench.discovery.routes().find("reasoning") == Route("b", "reasoning")
+        with pytest.raises(UnknownModel):
+            bench.discovery.routes().find("nobody's")
+    assert sorted(caplog.messages) == ["a serves qwen2.5:3b-instruct, other", "b serves reasoning"]
+
+
+async def test_models_that_change_change_the_routes() -> None:
+    server = Server(v1_models=ok(MODELS))
+    async with Puppet(server.script) as puppet:
+        bench = Bench({"u": {"url": puppet.url, "max_concurrent": 1}})
+        async with bench.running():
+            await bench.until(lambda: bench.routed == 1)
+            asked = len(server.asked)
+            await bench.until(lambda: len(server.asked) > asked + 2)
+            assert bench.routed == 1, "the same again is no news"
+            server.answers["/v1/models"] = ok(b'{"data":[{"id":"new"}]}')
+            await bench.until(lambda: bench.routed == 2)
+            assert bench.listed() == ["new"]
+
+
+async def test_a_server_that_goes_away_keeps_its_models() -> None:
+    server = Server(v1_models=ok(MODELS))
+    async with Puppet(server.script) as puppet:
+        bench = Bench({"u": {"url": puppet.url, "max_concurrent": 1}})
+        async with bench.running():
+            await bench.until(lambda: bench.routed == 1)
+            server.answers["/v1/models"] = LOADING
+            asked = len(server.asked)
+            await bench.until(lambda: len(server.asked) > asked + 2)
+            assert bench.listed() == ["qwen2.5:3b-instruct", "other"]
+
+
+@pytest.mark.parametrize("models", [MISSING, ok(b"[]"), ok(b'{"data":[]}')])
+async def test_a_server_without_a_list(models: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    server = Server(v1_models=models)
+    async with Puppet(server.script) as puppet:
+        bench = Bench({"u": {"url": puppet.url, "max_concurrent": 1}})
+        with caplog.at_level(logging.INFO, "llmgate"):
+            async with bench.running():
+                await bench.until(lambda: len(server.asked) > 3)
+    assert bench.routed == 1
+    assert caplog.messages == ["u serves models that it does not list"]
+
+
+async def test_a_refused_connection_is_tried_until_the_server_is_there(caplog: pytest.LogCaptureFixture) -> None:
+    with refusing_port() as port:
+        bench = Bench({"u": {"url": f"http://127.0.0.1:{port}", "max_concurrent": "auto"}})
+        with caplog.at_level(logging.DEBUG, "llmgate"):
+            async with bench.running():
+                await bench.until(lambda: len(caplog.messages) > 3)
+    assert (bench.slots(), bench.routed) == (1, 0)
+    assert all(message.startswith("u does not tell what it serves: llmgate:") for message in caplog.messages)
+    assert {record.levelname for record in caplog.records} == {"DEBUG"}, "no line a second in the log"
+
+
+async def test_a_server_that_is_down_keeps_no_other_waiting() -> None:
+    server = Server(v1_models=ok(MODELS))
+    with refusing_port() as port:
+        async with Puppet(server.script) as puppet:
+            down = {"url": f"http://127.0.0.1:{port}", "max_concurrent": 1}
+            bench = Bench({"down": down, "up": {"url": puppet.url, "max_concurrent": 1}})
+            async with bench.running():
+                await bench.until(lambda: bench.routed == 1)
+                assert bench.discovery.routes().find("other").upstream == "up"
+
+
+# ---- the table
+
+
+def routes_of(upstreams: dict[str, dict[str, Any]], **server: Any) -> Any:
+    async def main() -> Any:
+        return Bench(upstreams, **server).discovery.routes()
+
+    return asyncio.run(main())
+
+
+URL = {"url": "http://127.0.0.1:9", "max_concurrent": 1}
+
+
+def test_an_only_upstream_without_models_takes_everything() -> None:
+    assert routes_of({"u": URL}).find("whatever") == Route("u", "whatever")
+
+
+def test_an_only_upstream_with_models_takes_those() -> None:
+    routes = routes_of({"u": {**URL, "models": ["m"], "aliases": {"fast": "m"}}})
+    assert routes.find("fast") == Route("u", "m")
+    with pytest.raises(UnknownModel):
+        routes.find("whatever")
+
+
+def test_of_two_upstreams_none_takes_everything() -> None:
+    with pytest.raises(UnknownModel):
+        routes_of({"a": URL, "b": {**URL, "url": "http://127.0.0.1:10"}}).find("whatever")
+
+
+def test_the_default_upstream_takes_the_rest() -> None:
+    upstreams = {"a": {**URL, "models": ["m"]}, "b": {**URL, "url": "http://127.0.0.1:10", "models": ["n"]}}
+    routes = routes_of(upstreams, default_upstream="a")
+    assert (routes.find("n"), routes.find("whatever")) == (Route("b", "n"), Route("a", "whatever"))
+
+
+async def test_nothing_to_ask_is_no_question() -> None:
+    async with asyncio.timeout(LIVENESS_SECONDS):
+        await Bench({"u": {**URL, "models": ["m"]}}).discovery.run()

@@ -1,0 +1,111 @@
+"""The manual pages against the program: every command, option and error code is there, and none that is not."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from llmgate import errors
+from llmgate.cli.app import app
+
+MAN = Path(__file__).parent.parent / "man"
+PAGES = sorted(MAN.glob("*.[1-8]"))
+LLMGATE = (MAN / "llmgate.1").read_text()
+QUEUE = (MAN / "llmgate-queue.7").read_text()
+
+
+def commands(command: Any = None, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every command that does something, by its full name, from the typer app."""
+    command = command or typer.main.get_command(app)
+    for name, child in getattr(command, "commands", {}).items():
+        full = f"{path} {name}".strip()
+        if getattr(child, "commands", None):
+            yield from commands(child, full)
+        else:
+            yield full, child
+
+
+COMMANDS = dict(commands())
+
+
+def options_of(command: Any) -> set[str]:
+    names = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    return {name for name in names if name.startswith("-")}
+
+
+def options_in(roff: str) -> set[str]:
+    """The options that a piece of mdoc lists, as items of a list."""
+    found = set()
+    for line in re.findall(r"^\.It (Fl .*)$", roff, re.MULTILINE):
+        found |= {f"--{name}" for name in re.findall(r"Fl Fl ([a-z-]+)", line)}
+        found |= {f"-{name}" for name in re.findall(r"(?<!Fl )Fl ([a-z])\b", line)}
+    return found
+
+
+def section(name: str) -> str:
+    """The text of one command's subsection."""
+    found = re.search(rf"^\.Ss llmgate {name}\n(.*?)(?=^\.S[sh] )", LLMGATE, re.MULTILINE | re.DOTALL)
+    assert found is not None, f"man/llmgate.1 has no section of {name}"
+    return found[1]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_of_a_command_is_listed_and_no_other(name: str) -> None:
+    assert options_in(section(name)) == options_of(COMMANDS[name]) - {"-h", "--help"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_synopsis_has_the_same_options(name: str) -> None:
+    synopsis = LLMGATE.partition(".Sh SYNOPSIS\n")[2].partition(".Sh ")[0]
+    block = next(block for block in synopsis.split(".Nm\n") if f".Cm {name}\n" in block)
+    named = {f"--{option}" for option in re.findall(r"Fl Fl ([a-z-]+)", block)}
+    assert named == {option for option in options_of(COMMANDS[name]) - {"--help"} if option.startswith("--")}
+
+
+def test_no_section_of_a_command_that_is_not_there() -> None:
+    assert set(re.findall(r"^\.Ss llmgate (.+)$", LLMGATE, re.MULTILINE)) == set(COMMANDS)
+
+
+def test_every_global_option_is_listed_and_no_other() -> None:
+    description = LLMGATE.partition(".Sh DESCRIPTION\n")[2].partition(".Ss ")[0]
+    assert options_in(description) == options_of(typer.main.get_command(app)) | {"-h", "--help"}
+
+
+def error_codes() -> dict[str, int]:
+    """Codes that this daemon can send, with their statuses."""
+    found = {}
+    for value in vars(errors).values():
+        if isinstance(value, type) and issubclass(value, errors.GateError) and "code" in vars(value):
+            found[value.code] = value.status
+    return found
+
+
+# Not to be met yet, or never told: the connection of a client that stalls is cut.
+UNTOLD = {"CANCELLED", "CLIENT_STALLED"}
+
+
+def test_every_error_code_is_in_the_table_with_its_status() -> None:
+    rows = dict(re.findall(r"^\.It ([A-Z_]+) Ta (\d+) Ta ", QUEUE, re.MULTILINE))
+    told = {code: str(status) for code, status in error_codes().items() if code not in UNTOLD}
+    assert rows == told
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_mandoc_finds_nothing_to_say(page: Path) -> None:
+    if shutil.which("mandoc") is None:
+        pytest.skip("mandoc is not installed")
+    done = subprocess.run(["mandoc", "-T", "lint", page], capture_output=True, text=True, check=False)
+    # A page that refers to another one of ours is right before either is installed.
+    said = [line for line in done.stdout.splitlines() if "referenced manual not found" not in line]
+    assert said == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_our_own_pages_that_are_referred_to_are_there(page: Path) -> None:
+    for name, number in re.findall(r"^\.Xr (llmgate\S*) (\d)", page.read_text(), re.MULTILINE):
+        assert (MAN / f"{name}.{number}").is_file(), f"{name}({number})"

@@ -1,0 +1,254 @@
+"""The overview as lines of text."""
+
+import time
+from datetime import UTC
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llmgate.adminapi import FeedItem, RequestView, Status, UpstreamView
+from llmgate.tui.cells import plain, width_of_line
+from llmgate.tui.model import Model
+from llmgate.tui.picture import picture, selected_name
+from llmgate.tui.sections import Look
+
+ERROR = "No daemon answers on /run/x.sock\n\nThe socket file does not exist.\n\n  start it now          llmgate serve"
+
+
+def drawn(model: Model, look: Look, at: float = 1.0) -> list[str]:
+    return [plain(line) for line in picture(model.view(at), look)]
+
+
+@pytest.fixture
+def model(sample: Any) -> Model:
+    known = Model()
+    known.apply(sample.documented(), 1.0)
+    return known
+
+
+def test_eighty_columns(model: Model) -> None:
+    assert drawn(model, Look(80, 24, zone=UTC)) == [
+        " llmgate 0.1.0  ● live  up 3d 04:12   run 8/10  wait 4  full 2  tout 0  14:02:31",
+        "────────────────────────────────────────────────────────────────────────────────",
+        "   UPSTREAM         STATE  SLOTS          WAIT/MAX  OLDEST  P50 W  P95 W  SERVED",
+        " ▸ ha-llm           full   ▰ 1/1              3/16    0:41   5.7s  38.0s   1,204",
+        "   reasoning        ok     ▰▰▰▰▰▰▰▱ 7/8       0/64       -   0.0s   2.1s   8,873",
+        "   ollama           idle   ▱ 0/1              0/32       -   0.0s   0.4s      52",
+        "   vllm-a100        DOWN   ▱▱▱▱▱▱▱▱ 0/8       1/64    1:10      -      -     310",
+        "── waiting on ha-llm ───────────────────────────────────────────────────────────",
+        "   #         WAITED  MODEL                 CLIENT       SESSION   PURPOSE",
+        "   1           0:41  qwen2.5:3b-instruct   dsh          a3f9..c1  compaction",
+        "   2           0:18  qwen2.5:3b-instruct   claude-code  e745..b7  -",
+        "   3           0:03  qwen2.5:3b-instruct   web          -         session-title",
+        "── running on ha-llm ───────────────────────────────────────────────────────────",
+        "        RUN  WAITED  MODEL                 CLIENT       SESSION     OUT    TOK/S",
+        "       0:09    5.7s  qwen2.5:3b-instruct   opencode     ses_..gY    371     41.2",
+        "",
+        "── events ──────────────────────────────────────────────────────────────────────",
+        " 14:02:28 queued        ha-llm     depth 3",
+        " 14:02:22 dispatched    ha-llm     after 5730ms",
+        " 14:01:21 down          vllm-a100  connection refused, next probe in 5 s",
+        " 14:01:02 refused       ha-llm     QUEUE_FULL 16/16",
+        "",
+        "────────────────────────────────────────────────────────────────────────────────",
+        " ↑↓ select  a ascii  ? help  q quit",
+    ]
+
+
+def test_more_columns_on_a_wide_screen(model: Model) -> None:
+    lines = drawn(model, Look(120, 40, zone=UTC))
+    assert lines[0].split()[4] == "unix:/run/llmgate/admin.sock"
+    titles = "UPSTREAM STATE SLOTS WAIT/MAX OLDEST P50 W P95 W TTFT RUN P50 RPS SERVED FAIL WAITING (5 min)"
+    assert " ".join(lines[2].split()) == titles
+    assert lines[8].split() == ["#", "ID", "WAITED", "LEFT", "MODEL", "CLIENT", "SESSION", "PURPOSE", "API", "SSE"]
+    assert lines[7].endswith("3 of 16 ─── timeout 5:00 ──────")
+
+
+def test_one_line_each_on_a_tiny_screen(model: Model) -> None:
+    assert drawn(model, Look(50, 8)) == [
+        " llmgate ● live",
+        " ha-llm 1/1 wait 3 41s",
+        " reasoning 7/8 wait 0",
+        " ollama 0/1 wait 0",
+        " vllm-a100 0/8 wait 1 1m DOWN",
+        "",
+        "",
+        "",
+    ]
+    assert drawn(model, Look(80, 14)) == drawn(model, Look(59, 14))
+
+
+def test_a_tiny_screen_without_a_daemon(model: Model, sample: Any) -> None:
+    model.lost(ERROR, 3, 5.0, 9.0)
+    lines = drawn(model, Look(40, 6))
+    assert lines[:3] == [" llmgate ○ not connected", " No daemon answers on /run/x.sock", " ha-llm 1/1 wait 3 45s"]
+    model.apply(sample.snapshot([]), 6.0)
+    assert drawn(model, Look(40, 6))[1] == " no upstream yet"
+
+
+def test_disconnected_keeps_the_last_picture_greyed(model: Model) -> None:
+    model.lost(ERROR, 6, 11.0, 13.0)
+    view = model.view(11.0 + 33)
+    lines = [plain(line) for line in picture(view, Look(80, 24, zone=UTC))]
+    assert lines[0] == " llmgate 0.1.0  ○ not connected                                         14:03:14"
+    assert "      No daemon answers on /run/x.sock" in lines
+    seen = next(index for index, line in enumerate(lines) if "── last seen" in line)
+    assert lines[seen].startswith("── last seen 14:02:41 (33 s ago) ──")
+    assert lines[seen + 2] == " ▸ ha-llm           full   ▰ 1/1              3/16    0:51   5.7s  38.0s   1,204"
+    styled = picture(view, Look(80, 24, zone=UTC))[seen + 1 : -2]
+    assert {span.style for line in styled for span in line if span.text.strip()} == {"dim"}
+    assert lines[-1].startswith(" r retry now ")
+
+
+def test_disconnected_from_the_start() -> None:
+    model = Model()
+    model.lost(ERROR, 1, 1.0, 2.0)
+    lines = drawn(model, Look(80, 24))
+    assert lines[0] == " llmgate  ○ not connected"
+    assert not any("last seen" in line or "UPSTREAM" in line for line in lines)
+    assert lines[-1] == " r retry now  a ascii  ? help  q quit"
+
+
+def test_connecting() -> None:
+    assert "   Connecting to the daemon." in drawn(Model(), Look(80, 24))
+
+
+def test_no_upstream(model: Model, sample: Any) -> None:
+    model.apply(sample.snapshot([]), 1.0)
+    lines = drawn(model, Look(80, 24))
+    assert "      No upstream yet: there is no server to send requests to." in lines
+    assert not any("UPSTREAM " in line for line in lines)
+
+
+def test_no_traffic_until_the_first_request(model: Model, sample: Any) -> None:
+    quiet = sample.snapshot([sample.upstream("reasoning")])
+    model.apply(quiet, 1.0)
+    assert any("OpenAI                http://127.0.0.1:8080/llm/v1" in line for line in drawn(model, Look(80, 24)))
+    for fields in ({"served": 1}, {"failed": 1}, {"queue_full": 1}, {"queue_timeout": 1}, {"running": 1}):
+        model.apply(sample.snapshot([sample.upstream("reasoning", **fields)]), 1.0)
+        assert not any("OpenAI" in line for line in drawn(model, Look(80, 24)))
+
+
+def test_stopping(model: Model, sample: Any) -> None:
+    model.apply(FeedItem(type="event", number=101, now_ms=sample.NOW, event=sample.event(101, "stopping", "")), 1.0)
+    lines = drawn(model, Look(80, 24))
+    assert lines[0].startswith(" llmgate 0.1.0  ● stopping")
+    assert lines[2] == " Stopping: no new request is taken, and it ends when the last running one ends."
+
+
+def test_a_newer_daemon_is_told_once(model: Model, sample: Any) -> None:
+    model.apply(sample.snapshot([sample.upstream("a", served=1)], schema=7), 1.0)
+    lines = drawn(model, Look(80, 24))
+    assert sum("newer than this viewer (schema 7, here 1)" in line for line in lines) == 1
+
+
+def test_slots_that_are_down_do_not_count_and_ungated_ones_stand_apart(model: Model, sample: Any) -> None:
+    ups = [
+        sample.upstream("a", running=1, max_concurrent=2),
+        sample.upstream("b", state="down", max_concurrent=8),
+        sample.upstream("c", running=3, max_concurrent=0),
+    ]
+    model.apply(sample.snapshot(ups), 1.0)
+    assert "run 1/2+3 " in drawn(model, Look(80, 24))[0]
+
+
+def test_ascii_is_ascii(model: Model) -> None:
+    for look in (Look(80, 24, ascii=True), Look(120, 40, ascii=True), Look(40, 10, ascii=True)):
+        assert "\n".join(drawn(model, look)).isascii()
+    model.lost(ERROR + "界", 1, 1.0, 2.0)
+    assert "\n".join(drawn(model, Look(80, 24, ascii=True))).isascii()
+
+
+def test_the_selection(model: Model) -> None:
+    view = model.view(1.0)
+    assert selected_name(view, "ollama") == "ollama"
+    assert selected_name(view, "gone") == "ha-llm"
+    assert selected_name(Model().view(1.0), "a") == ""
+    lines = drawn(model, Look(80, 24, selected="vllm-a100", zone=UTC))
+    assert lines[6].startswith(" ▸ vllm-a100")
+    assert lines[7].startswith("── waiting on vllm-a100 ")
+    assert lines[8] == "   connection refused, next probe in 5 s"
+
+
+TEXT = st.text(st.sampled_from("ab[]\x1b\r\n\t\x00界한👩\u200d\u0301\u202e "), max_size=60)
+NUMBER = st.integers(0, 10**12)
+UPSTREAM = st.builds(
+    UpstreamView,
+    name=TEXT,
+    state=TEXT | st.sampled_from(["full", "down"]),
+    url=TEXT,
+    max_concurrent=st.integers(0, 10_000),
+    max_queued=st.none() | NUMBER,
+    queue_timeout_ms=st.none() | NUMBER,
+    running=NUMBER,
+    waiting=NUMBER,
+    draining=st.integers(0, 9),
+    oldest_arrived_ms=st.none() | NUMBER,
+    p50_wait_ms=st.none() | NUMBER,
+    rate=st.floats(0, 1e9),
+    served=NUMBER,
+    detail=TEXT,
+)
+REQUEST = st.builds(
+    RequestView,
+    id=TEXT,
+    upstream=st.just("a"),
+    state=st.sampled_from(["waiting", "running", "draining"]),
+    order=st.integers(-5, 5),
+    model=TEXT,
+    api=TEXT,
+    path=TEXT,
+    stream=st.booleans(),
+    client=TEXT,
+    session=TEXT,
+    purpose=TEXT,
+    arrived_ms=NUMBER,
+    dispatched_ms=st.none() | NUMBER,
+    first_byte_ms=st.none() | NUMBER,
+    output_tokens=NUMBER,
+)
+
+
+@given(
+    st.lists(UPSTREAM, max_size=6),
+    st.lists(REQUEST, max_size=8),
+    st.builds(Look, st.integers(1, 200), st.integers(1, 60), st.booleans()),
+    TEXT | st.none(),
+)
+def test_whatever_comes_the_picture_fills_the_screen(
+    upstreams: list[UpstreamView], requests: list[RequestView], look: Look, error: str | None
+) -> None:
+    model = Model()
+    model.apply(_snapshot(upstreams, requests), 1.0)
+    if error is not None:
+        model.lost(error, 1, 2.0, 3.0)
+    lines = picture(model.view(3.0), look)
+    assert len(lines) == look.height
+    assert {width_of_line(line) for line in lines} == {look.width}
+    assert not set("\x1b\r\n\t\x00\u202e") & set("".join(span.text for line in lines for span in line))
+
+
+def _snapshot(upstreams: list[UpstreamView], requests: list[RequestView]) -> FeedItem:
+    first = UpstreamView(name="a", state="ok", url="", max_concurrent=1)
+    return FeedItem(
+        type="snapshot",
+        number=1,
+        now_ms=10**9,
+        status=Status(
+            version="1\x1b", pid=1, started_at="", uptime_ms=5, now_at="2026-11-30T14:02:31Z", now_ms=10**9,
+            state="running", listen=["\x1b:\r"], config="", socket="/\x1b", upstreams=[first, *upstreams],
+        ),
+        requests=requests,
+    )  # fmt: skip
+
+
+def test_a_picture_of_ten_thousand_waiters_is_quick(sample: Any) -> None:
+    many = [sample.request(f"q-{n}", "a", order=n) for n in range(10_000)]
+    model = Model()
+    model.apply(sample.snapshot([sample.upstream("a", waiting=10_000)], many), 1.0)
+    began = time.perf_counter()
+    for _ in range(10):
+        drawn(model, Look(120, 50))
+    assert time.perf_counter() - began < 5

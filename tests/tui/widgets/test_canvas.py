@@ -1,0 +1,43 @@
+"""The widget that shows lines as they are."""
+
+from textual.app import App, ComposeResult
+from textual.geometry import Region
+
+from llmgate.tui.cells import Span
+from llmgate.tui.widgets.canvas import COLOURS, MONOCHROME, Canvas
+
+
+class Shown(App[None]):
+    def __init__(self) -> None:
+        super().__init__(ansi_color=True)
+        self.canvas = Canvas(COLOURS)
+
+    def compose(self) -> ComposeResult:
+        yield self.canvas
+
+
+async def test_markup_and_wide_characters_are_shown_as_they_are() -> None:
+    app = Shown()
+    async with app.run_test(size=(20, 3)):
+        app.canvas.show([[Span("[bold]x[/]", "bad"), Span("界")], []])
+        first, second, third = (app.canvas.render_line(y) for y in range(3))
+        assert first.text == "[bold]x[/]界        "
+        assert next(iter(first)).style == app.canvas.rich_style + COLOURS["bad"]
+        assert second.text == third.text == " " * 20
+
+
+async def test_only_changed_lines_are_drawn_again(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    app = Shown()
+    async with app.run_test(size=(20, 3)):
+        app.canvas.show([[Span("a")], [Span("b")], [Span("c")]])
+        drawn: list[tuple[object, ...]] = []
+        monkeypatch.setattr(app.canvas, "refresh", lambda *regions: drawn.append(regions))
+        app.canvas.show([[Span("a")], [Span("B")], [Span("c", "bold")]])
+        assert drawn == [(Region(0, 1, 20, 1),), (Region(0, 2, 20, 1),)]
+        app.canvas.show([[Span("a")]])
+        assert drawn[2:] == [()]
+
+
+def test_without_colour_there_is_none() -> None:
+    assert all(style.color is None and style.bgcolor is None for style in MONOCHROME.values())
+    assert set(MONOCHROME) <= set(COLOURS)
