@@ -96,6 +96,8 @@ class Status(View, frozen=True, kw_only=True):
     state: str
     """"running" or "stopping"."""
     listen: list[str]
+    path_prefix: list[str] = []
+    """Under each of these every surface is served, the first being the one to tell people."""
     config: str
     """Path of the settings file, or ""."""
     socket: str
@@ -123,11 +125,14 @@ class EventView(View, frozen=True, kw_only=True):
     kind: str
     upstream: str
     text: str = ""
-    """What a log line would say after the upstream's name, such as "queued (depth 3)" or "dispatched after 5730ms"; "" for a
-    request that got a slot at once, and for the regular end of one."""
+    """What a log line would say of it, such as "queued (depth 3)" or "dispatched after 5730ms"; "" for one that got a slot
+    at once, and for a regular end."""
     request_id: str = ""
     outcome: str | None = None
     """Where this event is the end of a request: how it ended."""
+    client: str = ""
+    session: str = ""
+    purpose: str = ""
 
 
 class FeedItem(View, frozen=True, kw_only=True):

@@ -206,6 +206,7 @@ class Daemon:
             now_ms=round(now * 1000),
             state="stopping" if self._services.draining else "running",
             listen=self._listen,
+            path_prefix=list(self._loaded.settings.server.path_prefix),
             config=str(self._loaded.path or ""),
             socket=str(self._socket),
             upstreams=[self._view_upstream(name) for name in self._loaded.settings.upstreams],

@@ -164,7 +164,7 @@ async def test_the_pauses_between_two_tries_grow_to_a_limit(monkeypatch: pytest.
             sleep = asyncio.sleep
             with monkeypatch.context() as patched:
                 patched.setattr(discovery_module.asyncio, "sleep", note)
-                while len(pauses) < 6:  # noqa: ASYNC110
+                while len(pauses) < 6:
                     await sleep(0.002)
     assert pauses == [0.5, 1, 2, 4, 8, 10]
 

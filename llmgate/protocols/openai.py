@@ -129,17 +129,16 @@ class ChatWatch(EventWatch):
     def feed(self, data: bytes) -> bytes:
         """The short cut: whole events of one line of data each, without usage or error."""
         if self._between and data.startswith(_DATA) and data.endswith(b"\n\n") and len(data) <= LIMIT:
-            events = data.count(b"\n\n")
+            lines = data.count(b"\n")
             if (
-                data.count(b"\n") == 2 * events
-                and data.count(_NEXT_DATA) == events - 1
+                (lines == 2 or lines == 2 * data.count(_NEXT_DATA) + 2)
                 and b"\r" not in data
                 and b'"error"' not in data
                 and (b'"usage"' not in data or data.count(b'"usage"') == data.count(b'"usage":null'))
             ):
                 self.started = True
                 if self._counting:
-                    self.output_tokens += _count_content(data, events)
+                    self.output_tokens += _count_content(data, lines)
                 return data
         return EventWatch.feed(self, data)
 
@@ -167,8 +166,8 @@ def _is_content(data: bytes) -> bool:
     return _SOME_CHOICES in data or _SOME_CHOICES_SPACED.search(data) is not None
 
 
-def _count_content(data: bytes, events: int) -> int:
-    if events == 1:
+def _count_content(data: bytes, lines: int) -> int:
+    if lines == 2:
         return _is_content(data)
     return sum(map(_is_content, data.split(b"\n\n")))
 

@@ -136,6 +136,7 @@ class Exchange:
             await self._reply.wait_sent()
         except asyncio.CancelledError:
             if self._stopped_by is None or self._task is None:
+                self._outcome = self._outcome or "refused"  # not by us: the server shuts down
                 raise
             self._task.uncancel()
             self._fail(self._stopped_by)
@@ -275,6 +276,7 @@ class Exchange:
 
     def _fail(self, error: GateError) -> None:
         """As status and body before the stream is open, as an error event after it."""
+        self._outcome = self._outcome or error.outcome
         self._stop_heartbeat()
         inside_event = self._relay is not None and self._relay.watch.inside_event
         if inside_event or isinstance(error, (_ClientGone, ClientStalled)):

@@ -3,9 +3,11 @@
 No piece is awaited: the transport calls `feed`, the surface's watch says which whole events may pass, the reply sends
 them. When the client is slow the upstream is paused until it has caught up, so nothing piles up in between.
 The last piece is kept back until the slot has been given on: see `upstreams.answer`.
+A fault of ours ends the one request: in the transport's callbacks it would cost the slot.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 
@@ -15,11 +17,13 @@ from llmgate.server.reply import Reply
 from llmgate.telemetry.ledger import Record
 from llmgate.upstreams.answer import Answer
 
+logger = logging.getLogger("llmgate")
+
 
 class Relay:
     """The sink of one answer whose body is an event stream."""
 
-    __slots__ = ("_answer", "_last", "_on_first_event", "_over", "_record", "_reply", "watch")
+    __slots__ = ("_answer", "_broken", "_last", "_on_first_event", "_over", "_record", "_reply", "watch")
 
     def __init__(
         self,
@@ -35,10 +39,17 @@ class Relay:
         self._on_first_event = on_first_event
         self._over: asyncio.Future[GateError | None] = asyncio.get_running_loop().create_future()
         self._last = b""
+        self._broken = False
         self.watch = watch
         reply.on_writable = answer.resume
 
     def feed(self, data: bytes) -> None:
+        try:
+            self._pass(data)
+        except Exception:
+            self._break()
+
+    def _pass(self, data: bytes) -> None:
         watch, reply = self.watch, self._reply
         began = watch.started
         passed = watch.feed(data)
@@ -55,20 +66,38 @@ class Relay:
 
     def take_end(self) -> bool:
         """The upstream's message ended regularly: whether the stream in it told its own end, be it an error."""
-        self._last += self.watch.finish()
+        if self._broken:
+            return False
+        try:
+            self._last += self.watch.finish()
+        except Exception:
+            self._break()
+            return False
         return self.watch.complete or self.watch.failed
 
     def end(self, error: GateError | None) -> None:
-        if error is None and (self.watch.complete or self.watch.failed):
-            self._reply.finish(self._last)
-        else:
-            self._reply.write(self._last)
-        if not self._over.done():
-            self._over.set_result(error)
+        try:
+            if error is None and (self.watch.complete or self.watch.failed):
+                self._reply.finish(self._last)
+            else:
+                self._reply.write(self._last)
+        finally:
+            self._set_over(error)
 
     async def wait_over(self) -> GateError | None:
         """Until the upstream's message is over; what broke it off, if anything did."""
         return await self._over
+
+    def _break(self) -> None:
+        """Called inside `except`. What came so far is not passed on any more."""
+        logger.exception("an answer could not be passed on")
+        self._broken = True
+        self._set_over(GateError("llmgate: an internal error, see the log of llmgate (INTERNAL)"))
+        self._answer.close()
+
+    def _set_over(self, error: GateError | None) -> None:
+        if not self._over.done():
+            self._over.set_result(error)
 
     def _begin(self) -> None:
         self._on_first_event()

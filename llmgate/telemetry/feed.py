@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from llmgate.adminapi import EventView, FeedItem, RequestView, Status, UpstreamView, encode
 from llmgate.core.events import Event, Refused, TicketEvent
@@ -98,7 +98,7 @@ class Feed:
         self._clock = clock
         self._watcher_limit = watcher_limit
         self._number = 0
-        self._recent: deque[tuple[int, Event, str]] = deque(maxlen=history)
+        self._recent: deque[tuple[int, Event]] = deque(maxlen=history)
         self._watchers: set[Watcher] = set()
         self._tick: asyncio.TimerHandle | None = None
         self._told_tokens: dict[str, int] = {}
@@ -111,7 +111,7 @@ class Feed:
     def apply(self, event: Event, record: Record | None) -> None:
         """One change at a gate, after the ledger took it in."""
         self._number += 1
-        self._recent.append((self._number, event, record.caller.id if record else ""))
+        self._recent.append((self._number, event))
         if not self._watchers:
             return
         now, wall = self._clock(), datetime.now(UTC)
@@ -119,7 +119,7 @@ class Feed:
             type="event",
             number=self._number,
             now_ms=round(now * 1000),
-            event=self._view_event(self._number, event, record.caller.id if record else ""),
+            event=self._view_event(self._number, event),
             upstream=self._upstream(event.upstream),
             request=view_request(record, now, wall) if record else None,
         )
@@ -196,17 +196,20 @@ class Feed:
         self._told_upstreams = upstreams
         return changed
 
-    def _view_event(self, number: int, event: Event, request_id: str) -> EventView:
-        ago = self._clock() - event.at
+    def _view_event(self, number: int, event: Event) -> EventView:
+        about = event if isinstance(event, (TicketEvent, Refused)) else None
         return EventView(
             number=number,
-            at=rfc3339(datetime.fromtimestamp(datetime.now(UTC).timestamp() - ago, UTC)),
+            at=rfc3339(datetime.now(UTC) - timedelta(seconds=self._clock() - event.at)),
             now_ms=round(event.at * 1000),
             kind=kind_of(event),
             upstream=event.upstream,
             text=describe(event),
-            request_id=request_id,
+            request_id=about.caller.id if about else "",
             outcome=outcome_of(event),
+            client=about.caller.client if about else "",
+            session=about.caller.session if about else "",
+            purpose=about.caller.purpose if about else "",
         )
 
 

@@ -12,6 +12,8 @@ from typing import NamedTuple
 from rich.cells import cell_len
 
 LONGEST = 400
+SKIN_TONES = "\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
+"""They have a width alone, and none behind a person."""
 
 
 class Span(NamedTuple):
@@ -57,7 +59,7 @@ def _harmless(character: str, ascii_only: bool) -> str:
     category = unicodedata.category(character)
     if ascii_only or category[0] == "C" or category in ("Zl", "Zp"):
         return "?"
-    if category[0] == "M" or category == "Sk" or cell_len(character) == 0:
+    if cell_len(character) == 0 or character in SKIN_TONES:
         return ""
     return " " if category == "Zs" else character
 

@@ -24,8 +24,6 @@ EVENTS = 200
 BUCKET_MS = 20_000
 BUCKETS = 15
 """The history of WAITING: 15 peaks over 20 s each are five minutes."""
-QUIET_KINDS = frozenset(("first_byte", "drained", "released"))
-"""What happens to every request, waiting or not, and would push everything else off the screen."""
 JITTER_MS = 1_000
 
 
@@ -59,7 +57,7 @@ class View:
     link: Link
     at: float
     status: Status | None = None
-    """Of the last snapshot, without its upstreams: those are in `lanes`."""
+    """The last that was told, without its upstreams: those are in `lanes`."""
     lanes: tuple[Lane, ...] = ()
     events: tuple[EventView, ...] = ()
     """Oldest first."""
@@ -185,7 +183,10 @@ class Model:
         self._schema = max(self._schema, item.schema)
         if item.type == "snapshot" and item.status is not None:
             self._start_again(item, item.status)
-        elif item.type == "event" and item.number > self._number:
+            return
+        if item.status is not None:
+            self._status = msgspec.structs.replace(item.status, upstreams=[])
+        if item.type == "event" and item.number > self._number:
             self._happened(item)
         elif item.type == "progress":
             self._progressed(item)
@@ -244,8 +245,6 @@ class Model:
             self._put_request(item.request)
         if item.event is not None:
             self._note(item.event)
-            if item.event.kind == "stopping" and self._status is not None:
-                self._status = msgspec.structs.replace(self._status, state="stopping")
 
     def _progressed(self, item: FeedItem) -> None:
         self._counted_ms = item.now_ms
@@ -255,7 +254,8 @@ class Model:
             self._put_request(request)
 
     def _note(self, event: EventView) -> None:
-        if event.kind not in QUIET_KINDS:
+        """Keeps what is worth a line: the daemon has no words for what happens to every request."""
+        if event.text:
             self._events.append(event)
 
     def _put_upstream(self, upstream: UpstreamView, now_ms: int) -> None:

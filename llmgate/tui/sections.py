@@ -15,8 +15,9 @@ from llmgate.tui.model import Lane
 from llmgate.tui.tables import RUNNING, UPSTREAMS, WAITING, Waiter
 
 TALL = 34
-EVENT_WORDS = {"admitted": "dispatched", "expired": "QUEUE_TIMEOUT", "limits_changed": "limits", "mode_changed": "mode"}
-BAD_KINDS = frozenset(("down", "expired", "refused"))
+LOUD_OUTCOMES = frozenset(("queue_full", "queue_timeout"))
+"""Their codes, in capitals, are what clients and logs call them."""
+BAD_OUTCOMES = LOUD_OUTCOMES | {"upstream_error", "upstream_timeout", "upstream_down"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,16 +196,24 @@ def _events(frame: Frame, look: Look) -> Section:
 
 
 def _event(event: EventView, frame: Frame, look: Look, name_width: int) -> Line:
-    word = EVENT_WORDS.get(event.kind, frame.clean(event.kind))
+    word, rest = _split(frame.clean(event.text))
+    if event.outcome in LOUD_OUTCOMES:
+        word = word.upper()
     more = frame.glyphs.more
     line = [
         Span(f" {clock(_moment(event.at), look.zone) or '-':8} ", "dim"),
-        Span(pad(cut(word, 13, more), 13) + " ", "bad" if event.kind in BAD_KINDS else ""),
+        Span(pad(cut(word, 13, more), 13) + " ", "bad" if event.outcome in BAD_OUTCOMES else ""),
         Span(pad(cut(frame.clean(event.upstream), name_width, more), name_width) + "  "),
     ]
     if look.width >= WIDE:
         line.append(Span(pad(cut(frame.clean(event.request_id), 12, more), 12) + "  ", "dim"))
-    return [*line, Span(cut(frame.clean(event.text), look.width - width_of_line(line), more))]
+    return [*line, Span(cut(rest, look.width - width_of_line(line), more))]
+
+
+def _split(text: str) -> tuple[str, str]:
+    """ "queued (depth 3)" is what happened, in its own column, and what more is to be said."""
+    word, _, rest = text.partition(" ")
+    return word, rest[1:-1] if rest.startswith("(") and rest.endswith(")") else rest
 
 
 def _moment(at: str) -> datetime | None:

@@ -3,7 +3,8 @@
 One AsyncHTTPTransport per request over one SSL context: a shared one loses pool places and sockets when requests are
 cancelled (httpx 0.28.1). Each request is one task of ours; whoever opened it only waits on futures, so httpx never sees
 a cancellation but ours, and sees it once.
-ENDED comes after the last piece was pushed and before `end`: httpx tells the end only when it is asked for more.
+No piece is known to be the last one when it is fed (`ended` is false then): httpx tells the end only when it is asked
+for more.
 """
 
 import asyncio
@@ -71,6 +72,7 @@ class StockTransport:
         answer.task = task
         self._tasks[task] = answer
         task.add_done_callback(self._tasks.pop)
+        task.add_done_callback(answer.on_task_over)
 
     def _request(self, method: bytes, target: bytes, headers: Headers, body: bytes) -> httpx.Request:
         try:
@@ -96,9 +98,11 @@ class StockAnswer:
         self._deadlines = Deadlines(timeouts, self._loop.time())
         self._timer: asyncio.TimerHandle | None = None
         self._on_done: OnDone | None = on_done
-        self._sent = self._ending = self._over = False
+        self._sent = self._complete = self._ending = self._over = self._closed = False
         self._error: GateError | None = None
         self._head = asyncio.Event()
+        self._taken = asyncio.Event()
+        """Somebody wants the body, or wants no more of it."""
         self._flowing = asyncio.Event()
         self._sink: Sink | None = None
 
@@ -117,7 +121,7 @@ class StockAnswer:
 
     def cut(self, error: GateError | None) -> None:
         """Cancels the exchange, once; `on_done` follows when its connection is closed."""
-        if not self._ending and self.task is not None:
+        if not self._complete and not self._ending and self.task is not None:
             self._ending = True
             self._error = error
             self.task.cancel()
@@ -135,23 +139,30 @@ class StockAnswer:
         finally:
             self._ending = True  # from here on nothing cancels it
             self._stop_timer()
-            if done is Done.ENDED:
-                self._finish(done)
+            if self._complete:
+                self._finish(Done.ENDED)
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await transport.aclose()
             self._finish(done if self._sent else Done.UNSENT)
 
+    def on_task_over(self, _task: asyncio.Task[None]) -> None:
+        """A task that is cancelled before its first step never runs at all."""
+        self._finish(Done.UNSENT)
+
     # for the reader
 
     @property
     def ended(self) -> bool:
-        return self._over and self._error is None
+        return self._over and self._complete
 
     def start(self, sink: Sink) -> None:
+        if self._closed:
+            return
         self._sink = sink
+        self._taken.set()
         if self._over:
-            self._push_end()
+            self._loop.call_soon(self._push_end)
         else:
             self.resume()
 
@@ -166,7 +177,9 @@ class StockAnswer:
             self._arm()
 
     def close(self) -> None:
+        self._closed = True
         self._sink = None
+        self._taken.set()
         self.cut(None)
 
     async def read(self, limit: int) -> bytes:
@@ -204,6 +217,9 @@ class StockAnswer:
             if self._sink is not None and piece:
                 self._sink.feed(piece)
         await stream.aclose()
+        self._complete = True
+        self._stop_timer()
+        await self._taken.wait()
 
     async def _trace(self, event: str, _info: Mapping[str, object]) -> None:
         if event.endswith("send_request_headers.started"):
@@ -232,7 +248,7 @@ class StockAnswer:
     def _arm(self) -> None:
         self._stop_timer()
         deadline = self._deadlines.next_deadline()
-        if deadline is not None and not self._over:
+        if deadline is not None and not self._complete and not self._ending:
             self._timer = self._loop.call_at(deadline, self._handle_timer)
 
     def _stop_timer(self) -> None:

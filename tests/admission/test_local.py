@@ -334,6 +334,20 @@ def test_one_timer_a_gate_at_the_earliest_end() -> None:
     run(main())
 
 
+def test_a_timer_whose_time_has_not_changed_stays() -> None:
+    async def main() -> None:
+        hall, loop = hall_of(queue_timeout=60.0), this_loop()
+        for name in "ab":
+            await hall.take(name)
+        (timer,) = loop.timers
+        for max_wait in (None, 61.0, 62.0):
+            await hall.take("later", max_wait)
+            assert loop.timers == [timer]
+        hall.admission.stop()
+
+    run(main())
+
+
 def test_stop_ends_the_timers_of_those_who_are_told() -> None:
     async def main() -> None:
         hall, loop = hall_of(), this_loop()

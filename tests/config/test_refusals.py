@@ -89,7 +89,9 @@ def test_everything_is_told_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["hunter2", ["hunter2"], {"hunter2": 1}, {"x": "hunter2\n"}, b"hunter2", object()], ids=repr
+    "value",
+    ["hunter2", ["hunter2"], {"hunter2": 1}, {"x": "hunter2\n"}, b"hunter2", object()],
+    ids=["text", "list", "key", "table", "bytes", "object"],
 )
 def test_no_value_is_ever_told(value: Any) -> None:
     data: dict[str, Any] = dict.fromkeys(UpstreamSettings.model_fields, value)

@@ -8,7 +8,6 @@ from llmgate.core import gate as gate_module
 from llmgate.core import line as line_module
 from tests.core.gate_machine import GateMachine
 
-
 pytestmark = pytest.mark.timeout(600)  # the deep profile takes minutes on a busy machine
 
 

@@ -127,7 +127,7 @@ async def test_a_client_that_leaves_before_the_headers_frees_its_slot(gate: Gate
 
 
 async def test_clients_that_leave_just_as_their_slot_falls_free_lose_none(gate: GateProcess, hands: Hands) -> None:
-    """500 rounds: one leaves within a millisecond of the moment when its turn comes, the next one must have its turn."""
+    """500 rounds: one leaves within a millisecond of the moment when its turn comes; the next one must have its own."""
     dice = random.Random(7)
     current = await gate.ask("one")
     turn = await hands.turn()

@@ -14,7 +14,7 @@ CROWD = 1000
 
 
 class CountingServer(Puppet):
-    """Answers each request at once when `opened` is set; counts how many it has at one time, keeps who came in order."""
+    """Answers each request at once when `opened` is set; counts how many it has at one time, keeps who came."""
 
     def __init__(self) -> None:
         super().__init__(self._serve)

@@ -1,4 +1,4 @@
-"""Requests that never come to a queue: bad ones, in the shape of their surface, and the paths that llmgate answers itself."""
+"""Requests that never come to a queue: bad ones, in the shape of their surface, and what llmgate answers itself."""
 
 import json
 from typing import Any

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from gateprocess import CHAT, MESSAGES, GateProcess
-from hands import ANSWER, START, STOP, Hands, Turn, delta
+from hands import ANSWER, START, STOP, Hands, Turn, delta, hold_port
 from rawclient import Client, data_of, name_of, names_of
 
 from llmgate.simulator import Behaviour, Simulator
@@ -214,13 +214,18 @@ async def test_without_a_file_the_command_line_says_all(folder: Path) -> None:
             assert gate.upstream("a")["max_concurrent"] == 1
 
 
-async def test_auto_takes_the_servers_own_slots_and_models(folder: Path) -> None:
-    async with Simulator(Behaviour(slots=3), models=["found"]) as server:
-        command = f"serve --listen 127.0.0.1:0 --admin-socket {{socket}} --upstream a={server.url}"
+async def test_auto_takes_the_servers_own_slots_and_models_once_it_is_there(folder: Path) -> None:
+    with hold_port() as holder:
+        port = holder.getsockname()[1]
+        command = f"serve --listen 127.0.0.1:0 --admin-socket {{socket}} --upstream a=http://127.0.0.1:{port}"
         with GateProcess(folder, command=command.split()) as gate:
+            assert gate.upstream("a")["max_concurrent"] == 1
+            server = Simulator(Behaviour(slots=3), models=["found"])
+            await server.start(port=port)
             await gate.wait(lambda: gate.upstream("a")["max_concurrent"] == 3)
             await gate.wait(lambda: gate.get("/llm/v1/models/found")[0] == 200)
             assert "max_concurrent is 3" in gate.log
+            await server.stop()
 
 
 async def test_who_watches_sees_a_request_come_wait_and_end(folder: Path) -> None:

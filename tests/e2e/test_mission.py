@@ -34,7 +34,7 @@ _, BUSY, IDLE = RUN.split("\n\n")
 BUSY_CURL = BUSY.partition("curl")[2].partition("|")[0]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GateProcess]:
     """`llmgate demo` with its own traffic, as a person starts it."""
     assert shutil.which("curl"), "these tests need curl"
@@ -94,4 +94,4 @@ def test_an_uncontended_upstream_sends_message_start_first(demo: GateProcess) ->
     assert answer.stdout == "event: message_start\n"
     whole = subprocess.run(["bash", "-c", at(demo, IDLE).partition("|")[0].rstrip("\\\n ")], capture_output=True)
     assert faults_of(whole.stdout) == []
-    assert b"queue" not in whole.stdout
+    assert b"event: queue" not in whole.stdout

@@ -1,9 +1,16 @@
-"""Official SDKs behind the queue: they wait without an error, and a queue error ends their call after one request."""
+"""Official SDKs behind the queue: they wait without an error, and a queue error ends their call after one request.
+
+Each SDK is asked once, in a process of its own, in all its ways and at four upstreams at the same time.
+"""
 
 import asyncio
 import json
 import os
+import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,139 +18,119 @@ import pytest
 import sdk_probe
 from gateprocess import GateProcess
 from hands import CHAT_START, START, Hands
-
-from llmgate.simulator import Behaviour, Simulator
+from rawclient import Client
 
 OLD = Path(os.environ.get("LLMGATE_TEST_ANTHROPIC_OLD", Path(sys.prefix) / "anthropic-old"))
 """Where `make` puts an old version of the anthropic SDK."""
 
 ANTHROPIC = ["anthropic_raw", "anthropic_helper", "anthropic_async_raw", "anthropic_async_helper"]
 OPENAI = ["openai_chat", "openai_async_chat"]
-TEXT = "The queue is short and the answer is "
+MODES = {
+    "anthropic": [*ANTHROPIC, "anthropic_whole"],
+    "anthropic-0.76": [*ANTHROPIC, "anthropic_whole"],
+    "openai": [*OPENAI, "openai_whole"],
+}
+LIMITS = {"patient": {}, "full": {"max_queued": 0}, "late": {"queue_timeout": "500ms"}, "broken": {"max_concurrent": 0}}
+
+IMPORT_SECONDS = 60.0
+"""An SDK takes seconds to be imported."""
 
 
-async def probe(gate: GateProcess, model: str, modes: list[str], *, old: bool = False) -> dict[str, dict[str, Any]]:
-    """What each mode got."""
-    environ = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "LLMGATE_CONFIG")}
-    if old:
-        assert OLD.is_dir(), f"{OLD} is not there: run `make test`, or pip install --target {OLD} anthropic==0.76.0"
-        environ["PYTHONPATH"] = str(OLD)
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-W", "ignore", sdk_probe.__file__, f"{gate.url}/llm", model, *modes),
-        stdout=asyncio.subprocess.PIPE,
-        env=environ,
-    )
-    out, _ = await process.communicate()
-    told = [json.loads(line) for line in out.splitlines()]
-    assert {line["mode"] for line in told} == set(modes)
-    return {line["mode"]: line for line in told}
+@dataclass
+class Account:
+    """What came of it: `told` by model, then by mode; the outcomes by model, as the daemon counted them."""
+
+    sdk: str
+    told: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
+    outcomes: dict[str, Counter[str]] = field(default_factory=dict)
+    waits: list[int] = field(default_factory=list)
+    """Of those at `patient`, in milliseconds."""
+
+    @property
+    def calls(self) -> int:
+        return len(MODES[self.sdk])
 
 
-@pytest.mark.parametrize("old", [False, True], ids=["current", "0.76"])
-async def test_anthropic_streams_wait_in_the_queue_and_read_the_whole_text(folder: Path, old: bool) -> None:
-    """Four ways at once on one slot that each holds for a second: the last one waits four."""
-    await wait_and_read(folder, ANTHROPIC, old=old)
+@pytest.fixture(scope="module", params=MODES)
+def account(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
+    assert OLD.is_dir(), f"{OLD} is not there: run `make test`, or pip install --target {OLD} anthropic==0.76.0"
+    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+        yield runner.run(take_account(request.param, tmp_path_factory.mktemp("sdk")))
 
 
-async def test_openai_streams_wait_in_the_queue_and_read_the_whole_text(folder: Path) -> None:
-    await wait_and_read(folder, OPENAI)
-
-
-async def test_without_a_stream_they_wait_and_read_the_whole_text(folder: Path) -> None:
-    await wait_and_read(folder, ["anthropic_whole", "openai_whole"])
-
-
-async def wait_and_read(folder: Path, modes: list[str], *, old: bool = False) -> None:
-    async with Simulator(Behaviour(slots=1, hold=1.0, tokens=8), models=["m"]) as server:
-        upstream = {"url": server.url, "models": ["m"], "max_concurrent": 1}
-        settings = {"waiting": {"heartbeat": "200ms"}, "upstreams": {"a": upstream}}
-        with GateProcess(folder, settings) as gate:
-            first = await gate.ask("m")
-            told = await probe(gate, "m", modes, old=old)
-            await first.body()
+async def take_account(sdk: str, folder: Path) -> Account:
+    account = Account(sdk)
+    async with asyncio.timeout(100), Hands() as hands:
+        upstreams = {
+            name: {"url": hands.url, "models": [name], "max_concurrent": 1, **limits} for name, limits in LIMITS.items()
+        }
+        with GateProcess(folder, {"waiting": {"heartbeat": "200ms"}, "upstreams": upstreams}) as gate:
+            fillers = [await gate.ask(model) for model in ("patient", "full", "late")]
+            turns = [await hands.turn() for _ in fillers]
+            asking = asyncio.ensure_future(probe(gate, sdk))
+            for _ in range(account.calls - 1):
+                turn = await hands.turn(IMPORT_SECONDS)
+                assert turn.fields["model"] == "broken"
+                await turn.begin(START if sdk != "openai" else CHAT_START)
+                turn.connection.close()
+            await gate.wait_waiting("patient", account.calls)
+            await asyncio.sleep(1)
+            for turn in turns:
+                await turn.complete()
+            for _ in range(account.calls):
+                turn = await hands.turn()
+                await asyncio.sleep(0.2)
+                await turn.complete()
+            for line in await asking:
+                account.told.setdefault(line["model"], {})[line["mode"]] = line
+            await Client.close_all()
             await gate.wait(gate.is_idle)
-            done = gate.requests("done")
-    assert {mode: (line.get("text"), line.get("error")) for mode, line in told.items()} == {
-        mode: (TEXT, None) for mode in modes
-    }
-    assert {line["last"] for line in told.values()} <= {"message_stop", "end_turn", "stop"}
-    assert [request["outcome"] for request in done] == ["completed"] * (1 + len(modes))
-    assert (server.ledger.seen, server.ledger.held_back, server.ledger.highest) == (1 + len(modes), 0, 1)
-    waits = sorted(request["dispatched_ms"] - request["arrived_ms"] for request in done)
-    assert waits[-1] > 1000
+            for view in gate.requests("done"):
+                account.outcomes.setdefault(view["model"], Counter())[view["outcome"]] += 1
+                if view["model"] == "patient":
+                    account.waits.append(view["dispatched_ms"] - view["arrived_ms"])
+    return account
 
 
-@pytest.mark.parametrize("old", [False, True], ids=["current", "0.76"])
-async def test_anthropic_raises_a_typed_error_on_queue_full_after_one_request(
-    gate: GateProcess, hands: Hands, old: bool
-) -> None:
-    for told in (await refuse(gate, hands, [*ANTHROPIC, "anthropic_whole"], old=old)).values():
-        assert "APIStatusError" in told["bases"]
-        assert told["status"] == 503
-        assert "(QUEUE_FULL)" in told["message"]
-
-
-async def test_openai_raises_a_typed_error_on_queue_full_after_one_request(gate: GateProcess, hands: Hands) -> None:
-    for told in (await refuse(gate, hands, [*OPENAI, "openai_whole"])).values():
-        assert "APIStatusError" in told["bases"]
-        assert told["status"] == 503
-        assert "(QUEUE_FULL)" in told["message"]
-
-
-async def refuse(gate: GateProcess, hands: Hands, modes: list[str], *, old: bool = False) -> dict[str, dict[str, Any]]:
-    await gate.ask("none")
-    running = await hands.turn()
-    before = gate.upstream("none")["queue_full"]
-    told = await probe(gate, "none", modes, old=old)
-    assert gate.upstream("none")["queue_full"] == before + len(modes)
-    await running.complete()
+async def probe(gate: GateProcess, sdk: str) -> list[dict[str, Any]]:
+    """What each call got."""
+    environ = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "LLMGATE_CONFIG")}
+    if sdk == "anthropic-0.76":
+        environ["PYTHONPATH"] = str(OLD)
+    calls = [f"{mode}={model}" for mode in MODES[sdk] for model in LIMITS if (mode[-5:], model) != ("whole", "broken")]
+    command = [sys.executable, "-W", "ignore", sdk_probe.__file__, f"{gate.url}/llm", *calls]
+    done = await asyncio.to_thread(subprocess.run, command, stdout=subprocess.PIPE, env=environ, timeout=90)
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {f"{line['mode']}={line['model']}" for line in told} == set(calls)
     return told
 
 
-@pytest.mark.parametrize("old", [False, True], ids=["current", "0.76"])
-async def test_anthropic_raises_a_typed_error_on_queue_timeout_in_an_open_stream_after_one_request(
-    gate: GateProcess, hands: Hands, old: bool
-) -> None:
-    for told in (await time_out(gate, hands, ANTHROPIC, old=old)).values():
-        assert "APIError" in told["bases"]
-        assert "(QUEUE_TIMEOUT)" in told["message"]
+def test_who_waits_gets_the_whole_text_without_an_error(account: Account) -> None:
+    """Through heartbeats and several queue frames, some of them for seconds."""
+    got = {mode: (told.get("text"), told.get("error")) for mode, told in account.told["patient"].items()}
+    assert got == {mode: ("Hello" if "whole" in mode or "openai" in mode else "Hello there", None) for mode in got}
+    assert {told["last"] for told in account.told["patient"].values()} <= {"message_stop", "end_turn", "stop"}
+    assert account.outcomes["patient"] == {"completed": account.calls + 1}
+    assert len([wait for wait in account.waits if wait > 1000]) == account.calls
 
 
-async def test_openai_raises_a_typed_error_on_queue_timeout_in_an_open_stream_after_one_request(
-    gate: GateProcess, hands: Hands
-) -> None:
-    for told in (await time_out(gate, hands, OPENAI)).values():
-        assert "APIError" in told["bases"]
-        assert "(QUEUE_TIMEOUT)" in told["message"]
-
-
-async def test_they_raise_a_typed_error_on_queue_timeout_without_a_stream_after_one_request(
-    gate: GateProcess, hands: Hands
-) -> None:
-    for told in (await time_out(gate, hands, ["anthropic_whole", "openai_whole"])).values():
+def test_queue_full_raises_a_typed_error_after_one_request(account: Account) -> None:
+    for told in account.told["full"].values():
         assert "APIStatusError" in told["bases"]
-        assert told["status"] == 504
+        assert told["status"] == 503
+        assert "(QUEUE_FULL)" in told["message"]
+    assert account.outcomes["full"] == {"completed": 1, "queue_full": account.calls}
 
 
-async def time_out(
-    gate: GateProcess, hands: Hands, modes: list[str], *, old: bool = False
-) -> dict[str, dict[str, Any]]:
-    await gate.ask("hasty")
-    running = await hands.turn()
-    before = gate.upstream("hasty")["queue_timeout"]
-    told = await probe(gate, "hasty", modes, old=old)
-    assert gate.upstream("hasty")["queue_timeout"] == before + len(modes)
-    await running.complete()
-    await gate.wait(gate.is_idle)
-    assert len(hands.requests) == 1
-    return told
+def test_queue_timeout_raises_a_typed_error_after_one_request(account: Account) -> None:
+    """In an open stream, and as a status where there is no stream."""
+    for mode, told in account.told["late"].items():
+        assert ("APIStatusError" if "whole" in mode else "APIError") in told["bases"]
+        assert "(QUEUE_TIMEOUT)" in told["message"]
+    assert account.outcomes["late"] == {"completed": 1, "queue_timeout": account.calls}
 
 
-async def test_an_upstream_that_breaks_off_raises_instead_of_half_a_text(gate: GateProcess, hands: Hands) -> None:
-    for mode in [*ANTHROPIC, *OPENAI]:
-        asking = asyncio.ensure_future(probe(gate, "one", [mode]))
-        turn = await hands.turn()
-        await turn.begin(START if mode in ANTHROPIC else CHAT_START)
-        turn.connection.close()
-        told = (await asking)[mode]
-        assert "APIError" in told.get("bases", []), told
+def test_a_stream_that_breaks_off_raises_and_is_not_taken_for_a_whole_text(account: Account) -> None:
+    for told in account.told["broken"].values():
+        assert "APIError" in told["bases"]
+        assert "(UPSTREAM_ERROR)" in told["message"]

@@ -1,4 +1,4 @@
-"""Upstreams that fail: refused, silent, broken off, or with an error of their own; what the client gets, and the slot."""
+"""Upstreams that fail: refused, silent, broken off, or with an error of their own; what the client gets."""
 
 import asyncio
 import json
@@ -69,7 +69,9 @@ async def test_a_stream_that_ends_well_without_an_event_is_an_error_event(gate: 
     assert await outcome_of(gate) == "upstream_error"
 
 
-async def test_a_stream_that_ends_well_without_its_last_event_is_an_error_event(gate: GateProcess, hands: Hands) -> None:
+async def test_a_stream_that_ends_well_without_its_last_event_is_an_error_event(
+    gate: GateProcess, hands: Hands
+) -> None:
     for path, begin in ((MESSAGES, START), (CHAT, CHAT_START)):
         client = await gate.ask("one", path=path)
         turn = await hands.turn()
@@ -274,7 +276,7 @@ async def test_a_streaming_request_answered_whole_after_queue_frames_is_an_error
 
 
 async def test_refused_connections_are_told_in_each_shape(gate_to_nobody: GateProcess) -> None:
-    """Twenty at once on one slot, streaming and not: each gets its 503 or its error event, and the daemon idles after."""
+    """Twenty at once on one slot, streaming and not: each gets its 503 or its error event."""
     gate = gate_to_nobody
     bodies = [(path, stream) for path in (MESSAGES, CHAT) for stream in (True, False)] * 5
     clients = [(await gate.ask("m", path=path, stream=stream), path) for path, stream in bodies]

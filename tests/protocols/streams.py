@@ -38,7 +38,7 @@ def is_event(block: bytes) -> bool:
 def expected(stream: bytes) -> bytes:
     """What a watch passes of a stream that breaks off, where no event is too long."""
     start = MARK if stream.startswith(MARK) else b""
-    return start + b"".join(filter(is_event, blocks(stream.removeprefix(MARK))[0]))
+    return start + b"".join(block for block in blocks(stream.removeprefix(MARK))[0] if is_event(block))
 
 
 Seen = tuple[bytes, bytes, bool, bool, bool, bool, int, int | None]

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import openai
 import pytest
 
@@ -193,11 +193,11 @@ def test_a_piece_with_an_event_too_long_takes_no_short_cut() -> None:
 
 def answer(stream: bytes, status: int = 200) -> openai.OpenAI:
     kind = "text/event-stream" if status == 200 else "application/json"
-    transport = httpx.MockTransport(
-        lambda request: httpx.Response(status, headers={"content-type": kind}, content=stream)
+    transport = httpx2.MockTransport(
+        lambda request: httpx2.Response(status, headers={"content-type": kind}, content=stream)
     )
     return openai.OpenAI(
-        api_key="k", base_url="http://gate/llm/v1", http_client=httpx.Client(transport=transport), max_retries=0
+        api_key="k", base_url="http://gate/llm/v1", http_client=httpx2.Client(transport=transport), max_retries=0
     )
 
 

@@ -50,6 +50,7 @@ async def test_what_waits_goes_on_from_the_callback(ending: Ending) -> None:
         return [await first, await second]
 
     drive = Drive(main(), ending)
+    assert not first._asyncio_future_blocking, "as a task leaves it"
     await turns()
     assert not drive.done
     first.set_result(1)
@@ -217,6 +218,19 @@ async def test_stopped_in_any_state_it_ends_and_tells_nobody(
     assert (ending.told, stages.cleaned, stages.ended) == ([], 1, False)
     if not stages.first.cancelled():
         stages.first.exception()  # it is seen, so that the loop does not complain
+
+
+async def test_stopped_at_a_bare_yield_it_does_not_go_on(ending: Ending) -> None:
+    story: list[str] = []
+
+    async def main() -> None:
+        story.append("begun")
+        await asyncio.sleep(0)
+        story.append("went on")
+
+    Drive(main(), ending).stop()
+    await turns()
+    assert (story, ending.told) == (["begun"], [])
 
 
 async def test_stopping_what_has_ended_changes_nothing(ending: Ending) -> None:

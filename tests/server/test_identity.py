@@ -66,6 +66,7 @@ PURPOSES = [
     ({b"x-codex-turn-metadata": b'{"request_kind":"\\ud800"}'}, ""),
     ({b"x-codex-turn-metadata": b"\xff\xfe"}, ""),
     ({b"x-codex-turn-metadata": b"[" * 100_000}, ""),
+    ({b"x-codex-turn-metadata": b'{"x":' + b"[" * 100_000}, ""),
     ({b"x-deepseek-harness-compact": b"0", b"x-codex-turn-metadata": b'{"request_kind":"compact"}'}, "compact"),
     ({b"llmgate-purpose": b"mine", b"x-deepseek-harness-compact": b"1"}, "mine"),
     ({b"llmgate-purpose": b" ", b"x-deepseek-harness-compact": b"1"}, "compaction"),

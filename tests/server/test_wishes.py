@@ -1,5 +1,6 @@
 """What a request may ask of the gate in `llmgate-*` headers, and what it is told when it asks for something else."""
 
+import contextlib
 import math
 
 import pytest
@@ -60,11 +61,8 @@ def test_both_wishes() -> None:
 @example(b"9" * 30, None)
 def test_any_bytes_are_a_wish_or_a_bad_request(wait: bytes, events: bytes | None) -> None:
     headers = {b"llmgate-max-wait": wait} | ({b"llmgate-queue-events": events} if events is not None else {})
-    try:
+    with contextlib.suppress(BadRequest):
         wishes = read_wishes(headers)
-    except BadRequest as error:
-        assert str(error).isprintable()
-    else:
         assert wishes.max_wait is not None
         assert 0 <= wishes.max_wait < math.inf
         assert wishes.queue_events in ("on", "comment", "off")

@@ -26,7 +26,7 @@ from typing import Any, Self
 from puppet import LIVENESS_SECONDS
 from rawclient import Client
 
-ROOT = Path(os.environ.get("E2E_ROOT") or Path(__file__).resolve().parents[2])
+ROOT = Path(__file__).resolve().parents[2]
 MESSAGES = "/llm/v1/messages"
 CHAT = "/llm/v1/chat/completions"
 

@@ -1,4 +1,4 @@
-"""An upstream that a test answers by hand: each request that arrives is a Turn, begun and ended when the test says so."""
+"""An upstream that a test answers by hand: each request that arrives is a Turn, begun and ended as the test says."""
 
 import asyncio
 import json
@@ -49,6 +49,15 @@ def chat_chunk(delta: dict[str, str], finish_reason: str | None = None) -> bytes
 
 CHAT_START = chat_chunk({"role": "assistant", "content": "Hello"})
 CHAT_ANSWER = CHAT_START + chat_chunk({}, "stop") + b"data: [DONE]\n\n"
+CHAT_WHOLE = json.dumps(
+    {
+        "id": "c1",
+        "object": "chat.completion",
+        "created": 0,
+        "model": "m",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello"}, "finish_reason": "stop"}],
+    }
+).encode()
 
 
 def chunk(data: bytes) -> bytes:
@@ -97,9 +106,10 @@ class Turn:
 
     async def complete(self) -> None:
         """Whatever was asked for, at once."""
-        if not self.fields["stream"]:
-            await self.answer()
-        elif self.request.line.startswith(b"POST /v1/chat"):
+        chat = self.request.line.startswith(b"POST /v1/chat")
+        if not self.fields.get("stream"):
+            await self.answer(body=CHAT_WHOLE if chat else WHOLE)
+        elif chat:
             await self.begin(CHAT_ANSWER)
             await self.end(b"")
         else:
@@ -133,8 +143,8 @@ class Hands(Puppet):
             request = await connection.read_request()
             self._turns.put_nowait(Turn(connection, request))
 
-    async def turn(self) -> Turn:
-        async with asyncio.timeout(LIVENESS_SECONDS):
+    async def turn(self, seconds: float = LIVENESS_SECONDS) -> Turn:
+        async with asyncio.timeout(seconds):
             return await self._turns.get()
 
     @property

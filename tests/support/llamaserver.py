@@ -47,7 +47,7 @@ class LlamaServer:
         )
         self._command = [str(environment() / "bin" / "llama-server-vulkan"), *options.split()]
         self._process: subprocess.Popen[bytes] | None = None
-        self._marked = 0
+        self.marked = 0
 
     def start(self) -> Self:
         with self.log_path.open("ab") as log:
@@ -101,12 +101,12 @@ class LlamaServer:
         return self.log_path.read_text(errors="replace")
 
     def mark_log(self) -> None:
-        self._marked = self.log_path.stat().st_size
+        self.marked = self.log_path.stat().st_size
 
     @property
     def launched(self) -> int:
         """Requests that it gave a slot since `mark_log`."""
-        new = self.log_path.read_bytes()[self._marked :]
+        new = self.log_path.read_bytes()[self.marked :]
         return sum(b"launch_slot_" in line and b"processing task" in line for line in new.splitlines())
 
 
@@ -128,5 +128,6 @@ class DeferredWatch:
         self._thread.join()
 
     def _watch(self) -> None:
+        self.seen.append(self._server.deferred)
         while not self._stopped.wait(0.02):
             self.seen.append(self._server.deferred)

@@ -107,6 +107,7 @@ class Client:
     def next_answer(self) -> None:
         """The answer before was read whole: `head` is that of the next one on this connection."""
         self._head = None
+        self._ended = False
         self._unread = self.received = b""
 
     async def head(self) -> Head:
@@ -119,11 +120,13 @@ class Client:
         return self._head
 
     async def chunk(self) -> bytes:
-        """The next chunk of the body; b"" is its regular end."""
+        """The next chunk of the body; b"" is its regular end, and comes again when asked again."""
         await self.head()
+        if self._ended:
+            return b""
         size = int(await self._until(b"\r\n"), 16)
         data = (await self._exactly(size + 2))[:-2]
-        self._ended = self._ended or not size
+        self._ended = not size
         self.received += data
         return data
 

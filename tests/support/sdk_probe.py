@@ -1,6 +1,6 @@
-"""Asks a gate through an official SDK, each mode in a thread of its own, all at once; prints one JSON line a mode.
+"""Asks a gate through an official SDK, each call in a thread of its own, all at once; prints one JSON line a call.
 
-    python sdk_probe.py BASE_URL MODEL MODE...
+    python sdk_probe.py BASE_URL MODE=MODEL...
 
 A program of its own, so that an old version of an SDK can be put in front with PYTHONPATH.
 """
@@ -9,7 +9,6 @@ import asyncio
 import json
 import sys
 import threading
-from collections.abc import Callable
 from typing import Any
 
 PROMPT: Any = [{"role": "user", "content": "hi"}]
@@ -20,7 +19,7 @@ def anthropic_raw(url: str, model: str) -> dict[str, Any]:
 
     client = anthropic.Anthropic(base_url=url, api_key="x")
     events = client.messages.create(model=model, max_tokens=16, messages=PROMPT, stream=True)
-    return anthropic_text([event for event in events])
+    return anthropic_text(list(events))
 
 
 def anthropic_helper(url: str, model: str) -> dict[str, Any]:
@@ -48,10 +47,12 @@ def anthropic_async_helper(url: str, model: str) -> dict[str, Any]:
     import anthropic
 
     async def ask() -> dict[str, Any]:
-        async with anthropic.AsyncAnthropic(base_url=url, api_key="x") as client:
-            async with client.messages.stream(model=model, max_tokens=16, messages=PROMPT) as stream:
-                kinds = [event.type async for event in stream]
-                message = await stream.get_final_message()
+        async with (
+            anthropic.AsyncAnthropic(base_url=url, api_key="x") as client,
+            client.messages.stream(model=model, max_tokens=16, messages=PROMPT) as stream,
+        ):
+            kinds = [event.type async for event in stream]
+            message = await stream.get_final_message()
         return {"text": message.content[0].text, "last": kinds[-1]}  # type: ignore[union-attr]
 
     return asyncio.run(ask())
@@ -104,9 +105,8 @@ def openai_text(chunks: list[Any]) -> dict[str, Any]:
 
 
 def run(mode: str, url: str, model: str) -> None:
-    ask: Callable[[str, str], dict[str, Any]] = globals()[mode]
     try:
-        told = ask(url, model)
+        told: dict[str, Any] = globals()[mode](url, model)
     except Exception as error:
         told = {
             "error": type(error).__name__,
@@ -114,11 +114,12 @@ def run(mode: str, url: str, model: str) -> None:
             "status": getattr(error, "status_code", None),
             "message": str(error),
         }
-    print(json.dumps({"mode": mode, **told}) + "\n", end="", flush=True)
+    print(json.dumps({"mode": mode, "model": model, **told}) + "\n", end="", flush=True)
 
 
 if __name__ == "__main__":
-    threads = [threading.Thread(target=run, args=(mode, *sys.argv[1:3])) for mode in sys.argv[3:]]
+    calls = [call.split("=") for call in sys.argv[2:]]
+    threads = [threading.Thread(target=run, args=(mode, sys.argv[1], model)) for mode, model in calls]
     for thread in threads:
         thread.start()
     for thread in threads:

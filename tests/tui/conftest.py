@@ -101,10 +101,20 @@ def documented() -> FeedItem:
         request("q-7f3a01", "vllm-a100", model="llama-3.3-70b", client="openai-python", arrived_ms=NOW - 70_000),
     ]  # fmt: skip
     events = [
-        event(97, "refused", "ha-llm", "QUEUE_FULL 16/16", at="2026-11-30T14:01:02+00:00", request_id="q-7f39f0"),
-        event(98, "down", "vllm-a100", "connection refused, next probe in 5 s", at="2026-11-30T14:01:21+00:00"),
-        event(99, "admitted", "ha-llm", "after 5730ms", at="2026-11-30T14:02:22+00:00", request_id="q-7f3a1c"),
-        event(100, "queued", "ha-llm", "depth 3", request_id="q-7f3a27"),
+        event(
+            97,
+            "refused",
+            "ha-llm",
+            "queue_full (depth 16)",
+            at="2026-11-30T14:01:02+00:00",
+            request_id="q-7f39f0",
+            outcome="queue_full",
+        ),
+        event(98, "mode_changed", "vllm-a100", "held (was open)", at="2026-11-30T14:01:21+00:00"),
+        event(
+            99, "admitted", "ha-llm", "dispatched after 5730ms", at="2026-11-30T14:02:22+00:00", request_id="q-7f3a1c"
+        ),
+        event(100, "queued", "ha-llm", "queued (depth 3)", request_id="q-7f3a27"),
     ]
     return snapshot(upstreams, requests, events)
 

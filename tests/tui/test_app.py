@@ -49,9 +49,10 @@ class TestLive:
         async with showing(daemon) as (app, _):
             await shows(app, "1/1              3/16")
             daemon.write(b": alive\n\n")
+            happened = sample.event(101, "queued", "ha-llm", "queued (depth 4)")
             daemon.send(
                 FeedItem(
-                    type="event", number=101, now_ms=sample.NOW, event=sample.event(101, "queued", "ha-llm", "depth 4"),
+                    type="event", number=101, now_ms=sample.NOW, event=happened,
                     upstream=sample.upstream("ha-llm", state="full", running=1, waiting=4),
                     request=sample.request("q-9", "ha-llm", order=9, client="late\x1b[2Jcomer"),
                 )

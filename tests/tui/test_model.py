@@ -13,6 +13,7 @@ from llmgate.adminapi import EventView, FeedItem, RequestView, Status, UpstreamV
 from llmgate.tui.model import BUCKET_MS, BUCKETS, EVENTS, History, Model, Ordered, View
 
 UPSTREAMS = ("a", "b")
+TEXTS = {"queued": "queued (depth 1)", "admitted": "dispatched after 1ms", "moved": "moved to the front"}
 
 
 class Daemon:
@@ -52,9 +53,11 @@ class Daemon:
 
     def told(self, kind: str, name: str, request: RequestView | None = None) -> FeedItem:
         self.number += 1
-        event = EventView(number=self.number, at="", now_ms=self.now, kind=kind, upstream=name)
+        event = EventView(
+            number=self.number, at="", now_ms=self.now, kind=kind, upstream=name, text=TEXTS.get(kind, "")
+        )
         self.events.append(event)
-        upstream = self.upstream(name) if name else None
+        upstream = self.upstream(name)
         return FeedItem(
             type="event", number=self.number, now_ms=self.now, event=event, upstream=upstream, request=request
         )
@@ -111,7 +114,8 @@ class Daemon:
 
     def stop(self, name: str, pick: int) -> list[FeedItem]:
         self.stopping = True
-        return [self.told("stopping", "")]
+        told = self.snapshot().status
+        return [FeedItem(type="progress", number=self.number, now_ms=self.now, status=told)]
 
     def unknown(self, name: str, pick: int) -> list[FeedItem]:
         return [FeedItem(type="horoscope", number=self.number, now_ms=self.now)]
@@ -216,18 +220,16 @@ def test_a_new_upstream_is_put_at_the_end_and_one_of_nobody_is_ignored(sample: A
     assert [lane.upstream.name for lane in model.view(1.0).lanes] == ["a", "b"]
 
 
-def test_events_are_bounded_and_leave_out_what_happens_to_everybody(sample: Any) -> None:
+def test_events_are_bounded_and_leave_out_what_has_no_words(sample: Any) -> None:
     model = Model()
     model.apply(sample.snapshot([sample.upstream("a")], number=0), 1.0)
     for number in range(1, EVENTS * 3):
-        kind = ("queued", "first_byte", "released")[number % 3]
-        model.apply(
-            FeedItem(type="event", number=number, now_ms=sample.NOW, event=sample.event(number, kind, "a")), 1.0
-        )
+        event = sample.event(number, "released", "a", "queued (depth 1)" if number % 2 else "")
+        model.apply(FeedItem(type="event", number=number, now_ms=sample.NOW, event=event), 1.0)
     events = model.view(1.0).events
-    assert {event.kind for event in events} == {"queued"}
-    assert len(events) <= EVENTS
-    assert events[-1].number == EVENTS * 3 - 3
+    assert len(events) == EVENTS
+    assert {event.number % 2 for event in events} == {1}
+    assert events[-1].number == EVENTS * 3 - 1
 
 
 class TestClock:

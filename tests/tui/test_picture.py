@@ -49,8 +49,8 @@ def test_eighty_columns(model: Model) -> None:
         "── events ──────────────────────────────────────────────────────────────────────",
         " 14:02:28 queued        ha-llm     depth 3",
         " 14:02:22 dispatched    ha-llm     after 5730ms",
-        " 14:01:21 down          vllm-a100  connection refused, next probe in 5 s",
-        " 14:01:02 refused       ha-llm     QUEUE_FULL 16/16",
+        " 14:01:21 held          vllm-a100  was open",
+        " 14:01:02 QUEUE_FULL    ha-llm     depth 16",
         "",
         "────────────────────────────────────────────────────────────────────────────────",
         " ↑↓ select  a ascii  ? help  q quit",
@@ -132,7 +132,8 @@ def test_no_traffic_until_the_first_request(model: Model, sample: Any) -> None:
 
 
 def test_stopping(model: Model, sample: Any) -> None:
-    model.apply(FeedItem(type="event", number=101, now_ms=sample.NOW, event=sample.event(101, "stopping", "")), 1.0)
+    told = sample.status([], state="stopping")
+    model.apply(FeedItem(type="progress", number=100, now_ms=sample.NOW, status=told), 1.0)
     lines = drawn(model, Look(80, 24))
     assert lines[0].startswith(" llmgate 0.1.0  ● stopping")
     assert lines[2] == " Stopping: no new request is taken, and it ends when the last running one ends."

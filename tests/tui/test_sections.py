@@ -137,25 +137,30 @@ class TestUpstreams:
 
 class TestEvents:
     def lines(self, sample: Any, width: int, **event: Any) -> list[str]:
-        told = msgspec.structs.replace(sample.event(5, "queued", "ha-llm", "depth 3", request_id="q-1"), **event)
+        told = msgspec.structs.replace(
+            sample.event(5, "queued", "ha-llm", "queued (depth 3)", request_id="q-1"), **event
+        )
         frame = view(sample, sample.snapshot([sample.upstream("ha-llm")], [], [told]))
         return texts(frame, Look(width, 24, zone=UTC), 20)
 
     def test_newest_first(self, sample: Any) -> None:
         lines = texts(view(sample), Look(80, 24, zone=UTC), 20)
         at = next(index for index, line in enumerate(lines) if "events" in line)
-        assert [line.split()[1] for line in lines[at + 1 : at + 5]] == ["queued", "dispatched", "down", "refused"]
+        assert [line.split()[1] for line in lines[at + 1 : at + 5]] == ["queued", "dispatched", "held", "QUEUE_FULL"]
 
     def test_narrow_and_wide(self, sample: Any) -> None:
         assert " 14:02:28 queued        ha-llm    depth 3" in self.lines(sample, 80)
         assert " 14:02:28 queued        ha-llm    q-1           depth 3" in self.lines(sample, 120)
 
-    def test_an_unknown_kind_and_a_bad_time(self, sample: Any) -> None:
-        assert " -        dreamt        ha-llm    depth 3" in self.lines(sample, 80, kind="dreamt", at="teatime")
+    def test_texts_of_every_shape_and_a_bad_time(self, sample: Any) -> None:
+        assert " -        limits        ha-llm    changed: a=1 (was 2)" in self.lines(
+            sample, 80, text="limits changed: a=1 (was 2)", at="teatime"
+        )
+        assert " 14:02:28 dreamt        ha-llm" in self.lines(sample, 80, kind="dreamt", text="dreamt")
 
     def test_a_hostile_text(self, sample: Any) -> None:
-        lines = self.lines(sample, 60, text="\x1b[2J\r\n" + "界" * 99)
-        assert any(line.endswith("…") and "?[2J??" in line for line in lines)
+        lines = self.lines(sample, 60, text="\x1b[2J\r\n " + "界" * 99)
+        assert any(line.endswith("…") and " ?[2J?? " in line for line in lines)
 
     def test_none(self, sample: Any) -> None:
         frame = view(sample, sample.snapshot([sample.upstream("a")]))

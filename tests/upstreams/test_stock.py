@@ -133,8 +133,9 @@ async def test_a_clock_that_runs_out_cuts(start_puppet, stock, sent, timeouts):
     recorder = Recorder()
     with pytest.raises(UpstreamTimeout):
         await fetch(stock(puppet.url), recorder, timeouts=timeouts)
-    assert recorder.dones == [Done.CUT]
     await puppet.wait_all_closed()
+    # on a very busy machine the clock may run out before there was a connection
+    assert recorder.dones == [Done.CUT] or (recorder.dones == [Done.UNSENT] and not puppet.requests)
 
 
 async def test_idle_stands_still_until_somebody_reads(start_puppet, stock):
@@ -145,7 +146,41 @@ async def test_idle_stands_still_until_somebody_reads(start_puppet, stock):
     recorder = Recorder()
     answer = await ask(stock((await start_puppet(script)).url), recorder, timeouts=Timeouts(idle=SOON))
     await asyncio.sleep(1.5 * SOON)
+    assert recorder.dones == []
     assert await answer.read(10) == b"a"
+
+
+async def test_the_end_of_an_empty_body_waits_for_a_reader_or_a_close(start_puppet, stock):
+    async def script(connection):
+        await connection.read_request()
+        await connection.send(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+    transport = stock((await start_puppet(script)).url)
+    for take in ("start", "close"):
+        recorder = Recorder()
+        answer = await ask(transport, recorder, timeouts=Timeouts(idle=SOON))
+        await asyncio.sleep(1.5 * SOON)
+        assert recorder.dones == []
+        if take == "start":
+            answer.start(recorder)
+        else:
+            answer.close()
+        await recorder.wait_done()
+        await turn(10)
+        assert recorder.told == (["done:ended", "end"] if take == "start" else ["done:ended"])
+
+
+async def test_an_exchange_that_is_given_up_before_its_first_step_is_unsent(start_puppet):
+    puppet = await start_puppet(serve_ok)
+    transport = StockTransport(puppet.url)
+    recorder = Recorder()
+    opening = transport.open(b"POST", b"/", [], b"", Timeouts(), recorder.on_done)
+    opening.send(None)
+    opening.close()
+    await recorder.wait_done()
+    assert recorder.dones == [Done.UNSENT]
+    await transport.aclose()
+    assert puppet.connections == []
 
 
 async def test_a_closed_answer_is_cut_when_its_socket_is_closed(start_puppet, stock):

@@ -8,7 +8,7 @@ from recorder import CHUNKED, OK, Recorder, ask, fetch
 
 from llmgate.errors import UpstreamDown, UpstreamFailed, UpstreamTimeout
 from llmgate.upstreams.answer import Done, Timeouts
-from llmgate.upstreams.wire import WireAnswer
+from llmgate.upstreams.wire import HOLD_BYTES, WireAnswer
 
 SOON = 0.03
 
@@ -256,7 +256,8 @@ class TestClocks:
             recorder.error = error
         await puppet.wait_all_closed()
         assert isinstance(recorder.error, UpstreamTimeout)
-        assert recorder.dones == [Done.CUT]
+        # on a very busy machine the clock may run out before there was a connection
+        assert recorder.dones == [Done.CUT] or (recorder.dones == [Done.UNSENT] and not puppet.requests)
         return str(recorder.error)
 
     async def test_first_byte_without_a_head(self, start_puppet, connect_to):
@@ -291,14 +292,10 @@ class TestClocks:
                 await connection.send(b"1\r\na\r\n")
                 await asyncio.sleep(SOON / 6)
 
-        recorder = Recorder()
-        answer = await ask(
-            connect_to((await start_puppet(script)).url), recorder, timeouts=Timeouts(idle=9, total=SOON)
-        )
-        answer.start(recorder)
-        await recorder.wait_ended()
-        assert "finish" in str(recorder.error)
-        assert recorder.body != b""
+        puppet = await start_puppet(script)
+        with pytest.raises(UpstreamTimeout, match="finish"):
+            await fetch(connect_to(puppet.url), Recorder(), timeouts=Timeouts(idle=9, total=SOON))
+        await puppet.wait_all_closed()
 
     @pytest.mark.parametrize(
         ("timeouts", "error"),
@@ -326,70 +323,140 @@ class TestClocks:
         assert recorder.told == ["done:unsent"]
         await puppet.wait_all_closed()
 
-    async def test_idle_stands_still_under_back_pressure(self, start_puppet, connect_to):
-        more = asyncio.Event()
 
-        async def script(connection):
-            await connection.read_request()
-            await connection.send(CHUNKED + b"1\r\na\r\n")
-            await more.wait()
-            await connection.send(b"1\r\nz\r\n0\r\n\r\n")
+class ManualLoop:
+    """A clock that stands, and timers that go off when it is moved."""
 
-        puppet = await start_puppet(script)
-        recorder = Recorder()
-        answer = await ask(connect_to(puppet.url), recorder, timeouts=Timeouts(idle=SOON))
+    def __init__(self):
+        self.now, self.timers = 1000.0, []
+
+    def time(self):
+        return self.now
+
+    def call_at(self, when, callback, *arguments):
+        timer = ManualTimer(when, callback, arguments)
+        self.timers.append(timer)
+        return timer
+
+    def call_soon(self, callback):
+        callback()
+
+    def pass_to(self, seconds):
+        """To so many seconds after the beginning."""
+        while due := [timer for timer in self.timers if timer.when <= 1000.0 + seconds and not timer.over]:
+            timer = min(due, key=lambda timer: timer.when)
+            self.now = timer.when
+            timer.over = True
+            timer.callback(*timer.arguments)
+        self.now = 1000.0 + seconds
+
+    @property
+    def pending(self):
+        return sum(not timer.over for timer in self.timers)
+
+
+class ManualTimer:
+    def __init__(self, when, callback, arguments):
+        self.when, self.callback, self.arguments, self.over = when, callback, arguments, False
+
+    def cancel(self):
+        self.over = True
+
+
+class FakeLink:
+    def __init__(self):
+        self.calls = []
+
+    def __getattr__(self, name):
+        return lambda *arguments: self.calls.append((name, *arguments))
+
+    @property
+    def errors(self):
+        return [call[1] for call in self.calls if call[0] == "cut"]
+
+
+@pytest.fixture
+def begun(monkeypatch):
+    """`begun(timeouts)`: the loop, the link and the answer of a request that is on its way."""
+
+    def begin(timeouts):
+        loop, link = ManualLoop(), FakeLink()
+        with monkeypatch.context() as patch:
+            patch.setattr("asyncio.get_running_loop", lambda: loop)
+            answer = WireAnswer(timeouts, lambda done: None)
+        answer.begin(link)
+        return loop, link, answer
+
+    return begin
+
+
+class Quiet:
+    def feed(self, data):
+        pass
+
+    def end(self, error):
+        pass
+
+
+class TestTimer:
+    def test_a_steady_stream_outlives_its_idle_limit(self, begun):
+        loop, link, answer = begun(Timeouts(first_byte=60, idle=10))
+        answer.start(Quiet())
+        for second in range(5, 205, 5):
+            loop.pass_to(second)
+            answer.on_piece(b"a")
+        assert link.errors == []
+        loop.pass_to(209.9)
+        assert link.errors == []
+        loop.pass_to(210)
+        assert len(link.errors) == 1
+
+    def test_idle_stands_still_under_back_pressure(self, begun):
+        loop, link, answer = begun(Timeouts(first_byte=60, idle=10))
+        answer.start(Quiet())
+        loop.pass_to(5)
+        answer.on_piece(b"a")
+        loop.pass_to(9)
         answer.pause()
-        answer.start(recorder)
-        await asyncio.sleep(1.5 * SOON)
-        assert recorder.dones == []
-        more.set()
-        await turn(10)
+        loop.pass_to(500)
+        assert link.errors == []
         answer.resume()
-        await recorder.wait_ended()
-        assert recorder.body == b"az"
-        assert recorder.told == ["done:ended", "end"]
+        loop.pass_to(505.9)
+        assert link.errors == []
+        loop.pass_to(506)
+        assert len(link.errors) == 1
 
-    async def test_a_steady_stream_outlives_its_idle_limit(self, start_puppet, connect_to):
-        async def script(connection):
-            await connection.read_request()
-            await connection.send(CHUNKED)
-            for _ in range(20):
-                await connection.send(b"1\r\na\r\n")
-                await asyncio.sleep(0.01)
-            await connection.send(b"0\r\n\r\n")
+    def test_it_stands_still_while_as_much_is_held_as_may_be(self, begun):
+        loop, link, answer = begun(Timeouts(idle=10))
+        answer.on_piece(bytes(HOLD_BYTES))
+        assert ("pause",) in link.calls
+        loop.pass_to(500)
+        assert link.errors == []
+        answer.start(Quiet())
+        assert link.calls[-1] == ("resume",)
+        loop.pass_to(510)
+        assert len(link.errors) == 1
 
-        recorder = Recorder()
-        timeouts = Timeouts(first_byte=9, idle=0.15)
-        answer = await ask(connect_to((await start_puppet(script)).url), recorder, timeouts=timeouts)
-        answer.start(recorder)
-        await recorder.wait_ended()
-        assert recorder.told == ["done:ended", "end"]
+    def test_total_runs_through_back_pressure(self, begun):
+        loop, link, answer = begun(Timeouts(idle=10, total=100))
+        answer.pause()
+        loop.pass_to(100)
+        assert [type(error) for error in link.errors] == [UpstreamTimeout]
 
-    async def test_one_timer_and_none_after_the_end(self, start_puppet, connect_to, monkeypatch):
-        loop = asyncio.get_running_loop()
+    def test_it_is_armed_anew_when_it_goes_off_not_for_every_piece(self, begun):
+        loop, link, answer = begun(Timeouts(first_byte=60, idle=30, total=600))
+        answer.start(Quiet())
+        for hundredth in range(1, 1000):
+            loop.pass_to(hundredth / 100)
+            answer.on_piece(b"a")
+        assert len(loop.timers) == 2, "one for the first byte, one for the earlier deadline of idle"
+        assert loop.pending == 1
+        answer.on_over(Done.ENDED, None)
+        assert loop.pending == 0
+        assert link.errors == []
 
-        async def script(connection):
-            await connection.read_request()
-            await connection.send(CHUNKED, *[b"1\r\na\r\n"] * 50, b"0\r\n\r\n")
-
-        transport = connect_to((await start_puppet(script)).url)
-        recorder, armed = Recorder(), []
-
-        class CountingLoop:
-            def call_at(self, when, *call):
-                armed.append(loop.call_at(when, *call))
-                return armed[-1]
-
-            def __getattr__(self, name):
-                return getattr(loop, name)
-
-        answer = WireAnswer(Timeouts(first_byte=60, idle=30, total=600), recorder.on_done)
-        answer._loop = CountingLoop()
-        monkeypatch.setattr("llmgate.upstreams.transport.WireAnswer", lambda *_: answer)
-        await ask(transport, recorder)
-        answer.start(recorder)
-        await recorder.wait_ended()
-        assert len(recorder.story) > 50
-        assert len(armed) == 2, "one for the first byte, one for the earlier deadline of idle"
-        assert all(timer.cancelled() for timer in armed)
-        assert answer._timer is None
+    def test_none_is_left_after_a_close(self, begun):
+        loop, link, answer = begun(Timeouts(first_byte=60))
+        answer.close()
+        assert loop.pending == 0
+        assert link.errors == [None]
