@@ -34,7 +34,8 @@ class Discovery:
         self._admission = admission
         self._on_routes = on_routes
         self._models: dict[str, tuple[str, ...]] = {}
-        self._slots_known: set[str] = set()
+        self._slots: dict[str, int | None] = {}
+        """As each server told them last; None: it told none."""
 
     def routes(self) -> Routes:
         """The table of what is known now.
@@ -73,7 +74,7 @@ class Discovery:
 
     async def _ask(self, name: str, settings: UpstreamSettings) -> None:
         upstream = self._upstreams[name]
-        if settings.max_concurrent == "auto" and name not in self._slots_known:
+        if settings.max_concurrent == "auto":
             self._note_slots(name, settings, await ask_slots(upstream))
         if not settings.models:
             models = await ask_models(upstream) or ()
@@ -83,9 +84,11 @@ class Discovery:
                 self._on_routes()
 
     def _note_slots(self, name: str, settings: UpstreamSettings, slots: int | None) -> None:
-        self._slots_known.add(name)
+        if name in self._slots and self._slots[name] == slots:
+            return
+        self._slots[name] = slots
         if slots is None:
             logger.info("%s max_concurrent is 1: the server does not tell how many slots it has", name)
-            return
-        logger.info("%s max_concurrent is %d: the server's own slots", name, slots)
-        self._admission.set_limits(name, Limits(slots, settings.max_queued, settings.queue_timeout))
+        else:
+            logger.info("%s max_concurrent is %d: the server's own slots", name, slots)
+        self._admission.set_limits(name, Limits(slots or 1, settings.max_queued, settings.queue_timeout))

@@ -119,7 +119,7 @@ async def test_a_server_that_does_not_tell_has_one(props: bytes, caplog: pytest.
                 await bench.until(lambda: server.asked.count("/v1/models") > 2)
     assert (bench.slots(), bench.events) == (1, [])
     assert caplog.messages[0] == "u max_concurrent is 1: the server does not tell how many slots it has"
-    assert server.asked.count("/props") == 1
+    assert [text for text in caplog.messages if "max_concurrent" in text] == caplog.messages[:1]
 
 
 async def test_a_number_in_the_settings_is_not_asked_for() -> None:
@@ -141,10 +141,26 @@ async def test_a_server_that_is_loading_is_asked_again() -> None:
             server.answers["/props"] = ok(PROPS)
             await bench.until(lambda: server.asked.count("/v1/models") > 3)
             assert (bench.slots(), bench.routed) == (4, 0)
-            slots_asked = server.asked.count("/props")
             server.answers["/v1/models"] = ok(MODELS)
             await bench.until(lambda: bench.routed == 1)
-            assert server.asked.count("/props") == slots_asked
+
+
+async def test_a_server_that_comes_back_with_other_slots_is_followed(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server(props=ok(PROPS), v1_models=ok(MODELS))
+    async with Puppet(server.script) as puppet:
+        bench = Bench({"u": {"url": puppet.url, "max_concurrent": "auto"}})
+        with caplog.at_level(logging.INFO, "llmgate"):
+            async with bench.running():
+                await bench.until(lambda: bench.slots() == 4)
+                server.answers["/props"] = ok(b'{"total_slots":2}')
+                await bench.until(lambda: bench.slots() == 2)
+                server.answers["/props"] = MISSING
+                await bench.until(lambda: bench.slots() == 1)
+    assert [text for text in caplog.messages if "max_concurrent" in text] == [
+        "u max_concurrent is 4: the server's own slots",
+        "u max_concurrent is 2: the server's own slots",
+        "u max_concurrent is 1: the server does not tell how many slots it has",
+    ]
 
 
 async def test_the_pauses_between_two_tries_grow_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

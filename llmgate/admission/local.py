@@ -1,9 +1,10 @@
 """Gates in this process's memory, with the loop's clock: one timer a gate, and a wake-up for whoever has news.
 
 The gate decides, this wakes. A waiter's mailbox holds no message, only "look again": what it then reads is the newest,
-so a slow reader skips positions and delays nobody. Wake-ups keep an order: who got the slot goes first, in the same
-turn of the loop; those whose position changed are told in a later turn, the first ten at once, the rest together at
-most every `_REST_SECONDS`, in batches that leave the loop free in between.
+so a slow reader skips positions and delays nobody. Wake-ups keep an order: who got the slot is woken first, in the same
+turn of the loop; those whose position changed are woken in a later turn, the first ten at once, the rest together at
+most every `_REST_SECONDS`, in batches that leave the loop free in between. (One who was awake already for earlier news
+reads the newest, be it a turn early.)
 """
 
 import asyncio

@@ -164,7 +164,16 @@ class Exchange:
             await self._run(place, body, stream=request.stream)
 
     async def _wait(self, place: Place, *, stream: bool) -> None:
-        """Until the slot is there; meanwhile the client is told where it stands."""
+        """Until the slot is there."""
+        try:
+            await self._wait_and_tell(place, stream=stream)
+        except asyncio.CancelledError:
+            if self._stopped_by is not None and self._outcome != "client_gone":
+                place.leave(self._stopped_by.outcome)  # its block would take it for a client that left
+            raise
+
+    async def _wait_and_tell(self, place: Place, *, stream: bool) -> None:
+        """Meanwhile the client is told where it stands."""
         if not stream or self._wishes.queue_events == "off":
             await place.wait_admitted()
             return

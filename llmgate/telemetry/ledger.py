@@ -128,7 +128,10 @@ class Ledger:
         return reversed(self._recent)
 
     def figures(self, upstream: str) -> Figures:
-        return self._figures.setdefault(upstream, Figures())
+        figures = self._figures.get(upstream)
+        if figures is None:
+            figures = self._figures[upstream] = Figures()
+        return figures
 
     def _apply_to_ticket(self, event: TicketEvent) -> Record:
         key = (event.upstream, event.ticket)

@@ -46,10 +46,10 @@ async def ask_slots(upstream: Upstream) -> int | None:
 
 
 async def _get(upstream: Upstream, path: bytes) -> bytes:
-    """The body of a 200, else b""; a server that is busy loading (503) is not there yet."""
+    """The body of a 200, else b""; a server that is in trouble or busy loading (5xx) has not told anything."""
     async with upstream.call(b"GET", path, {}, b"", _ignore, timeouts=_TIMEOUTS) as answer:
         body = await answer.read(_LIMIT)
-        if answer.status == 503:
+        if answer.status >= 500:
             raise GateError("llmgate: the upstream is not ready yet")
         return body if answer.status == 200 else b""
 

@@ -16,8 +16,8 @@ from rawclient import Client, data_of, name_of, names_of, positions_of
 pytestmark = pytest.mark.skipif(not is_supported(), reason="the llama-server package is for Linux on x86_64")
 
 PROMPT = [{"role": "user", "content": "Write a long story about a lighthouse."}]
-ENDLESS, LONG, SHORT = 3000, 60, 8
-"""Tokens; 60 take seconds on two slow cores."""
+ENDLESS, LONG, SHORT = 3000, 40, 8
+"""Tokens; 40 take a second or two on two slow cores."""
 
 
 @pytest.fixture(scope="session")

@@ -155,17 +155,6 @@ async def test_an_error_event_of_the_upstream_is_passed_on_and_counted(gate: Gat
 
 
 @pytest.mark.parametrize("path", [MESSAGES, CHAT])
-async def test_a_stream_cut_at_any_byte_gives_whole_events_and_an_error(
-    gate: GateProcess, hands: Hands, path: str
-) -> None:
-    """Every third byte of a whole stream; the slow form cuts at each."""
-    whole = START + delta("Hello") + delta(" there") if path == MESSAGES else CHAT_START * 3
-    for offset in range(0, len(whole) + 1, 3):
-        await assert_cut_well(gate, hands, path, whole, offset)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("path", [MESSAGES, CHAT])
 @pytest.mark.parametrize("way", ["close", "reset", "two segments"])
 async def test_a_stream_cut_at_each_byte_gives_whole_events_and_an_error(
     gate: GateProcess, hands: Hands, path: str, way: str

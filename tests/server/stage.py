@@ -17,6 +17,7 @@ from rawclient import post
 from virtual_loop import run, this_loop, turns
 
 from llmgate.errors import GateError, UpstreamDown, UpstreamFailed
+from llmgate.server.exchange import Exchange
 from llmgate.server.frontdoor import FrontDoor
 from llmgate.server.http_protocol import GateProtocol
 from llmgate.server.http_server import HttpServer
@@ -134,9 +135,10 @@ class Upstreams:
 class Wire(asyncio.Transport):
     """The socket of one client, between uvicorn's protocol and the test."""
 
-    def __init__(self, protocol: GateProtocol) -> None:
+    def __init__(self, protocol: GateProtocol, number: int) -> None:
         super().__init__()
         self.protocol = protocol
+        self.peer = ("192.0.2.1", number)
         self.received = b""
         self.paused = False
         self.aborted = False
@@ -202,7 +204,7 @@ class Wire(asyncio.Transport):
         self.paused = False
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return default
+        return self.peer if name == "peername" else default
 
 
 class Parsed:
@@ -257,7 +259,7 @@ class Stage(Guests):
         this_loop().set_exception_handler(lambda _, context: self.complaints.append(context))
 
     def connect(self) -> Wire:
-        wire = Wire(GateProtocol(self._server.config, self._server.server_state, {}, this_loop()))
+        wire = Wire(GateProtocol(self._server.config, self._server.server_state, {}, this_loop()), len(self.wires))
         self.wires.append(wire)
         return wire
 
@@ -272,11 +274,11 @@ class Stage(Guests):
     def calls(self) -> list[Call]:
         return self.upstreams.calls
 
-    @property
-    def exchange(self) -> Any:
-        """The only one that runs."""
-        (exchange,) = self.services.running
-        return exchange
+    def exchange_of(self, wire: Wire) -> Exchange:
+        for exchange in self.services.running:
+            if isinstance(exchange, Exchange) and exchange._scope["client"] == wire.peer:
+                return exchange
+        raise AssertionError("it is over")
 
     @property
     def tasks(self) -> int:

@@ -225,3 +225,28 @@ async def test_tls(start_puppet, stock, tls):
     assert await fetch(stock(puppet.url, ssl_context=tls.client), Recorder()) == b"ok"
     with pytest.raises(UpstreamDown):
         await ask(stock(puppet.url), Recorder())
+
+
+async def test_a_close_while_the_connection_is_being_closed_disturbs_nothing(start_puppet, stock, monkeypatch):
+    closing, closed = asyncio.Event(), []
+
+    async def slow_aclose(self):
+        closing.set()
+        await turn(20)
+        closed.append(self)
+
+    async def script(connection):
+        await connection.read_request()
+        await connection.send(CHUNKED + b"1\r\na\r\n")
+        connection.close()
+
+    monkeypatch.setattr("httpx.AsyncHTTPTransport.aclose", slow_aclose)
+    recorder = Recorder()
+    answer = await ask(stock((await start_puppet(script)).url), recorder)
+    answer.start(recorder)
+    await closing.wait()
+    answer.close()
+    answer.close()
+    await recorder.wait_done()
+    assert recorder.dones == [Done.LOST]
+    assert len(closed) == 1

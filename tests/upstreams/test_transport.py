@@ -148,10 +148,10 @@ class TestReuse:
 
     async def test_a_connection_that_was_idle_too_long_is_not_used(self, start_puppet, connect_to):
         puppet = await start_puppet(serve_ok)
-        transport = connect_to(puppet.url)
+        transport = connect_to(puppet.url, idle_limit_seconds=60)
         await fetch(transport, Recorder())
         (link,) = transport._idle
-        link.idle_since -= 3.1
+        link.idle_since -= 60.1
         await fetch(transport, Recorder())
         assert len(puppet.connections) == 2
 
