@@ -210,10 +210,8 @@ class Exchange:
         self._relay = relay = Relay(answer, self._reply, watch, record, self._stop_heartbeat)
         answer.start(relay)
         error = await relay.wait_over()
-        if error is not None:
-            raise error
         if not self._reply.finished:
-            raise UpstreamFailed(
+            raise error or UpstreamFailed(
                 "llmgate: the upstream ended its stream before the answer was complete (UPSTREAM_ERROR)"
             )
 
@@ -292,6 +290,8 @@ class Exchange:
             self._give_up_client()
         elif self._reply.finished:
             return
+        elif self._relay is not None and self._relay.is_told:
+            self._reply.finish()
         elif self._reply.started:
             client = identity.client_of(self._headers)
             self._reply.finish(self._surface.error_frame(error, self._id, client))

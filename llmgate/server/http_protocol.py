@@ -31,11 +31,16 @@ class GateProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self.scope["extensions"] = {"llmgate.abort": self.transport.abort}  # type: ignore[dict-item]
+        self.scope["extensions"] = {"llmgate.abort": self._abort}  # type: ignore[dict-item]
         cycle: RequestResponseCycle | None = self.cycle
         if cycle is not None and not cycle.response_complete:
             self._pipelined = True
             cycle.keep_alive = False
+
+    def _abort(self) -> None:
+        if self.cycle is not None:
+            self.cycle.disconnected = True  # as it will be when that is told: an answer without an end is no fault now
+        self.transport.abort()
 
     def on_headers_complete(self) -> None:
         if not self._pipelined:

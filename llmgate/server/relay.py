@@ -73,16 +73,22 @@ class Relay:
         except Exception:
             self._break()
             return False
-        return self.watch.complete or self.watch.failed
+        return self.is_told
 
     def end(self, error: GateError | None) -> None:
+        """Where the stream in it told its own end, what became of the message is nothing that the client must know."""
         try:
-            if error is None and (self.watch.complete or self.watch.failed):
+            if self.is_told:
                 self._reply.finish(self._last)
             else:
                 self._reply.write(self._last)
         finally:
             self._set_over(error)
+
+    @property
+    def is_told(self) -> bool:
+        """The stream told its own end, be it an error: nothing of ours may follow but the end of the body."""
+        return (self.watch.complete or self.watch.failed) and not self.watch.inside_event
 
     async def wait_over(self) -> GateError | None:
         """Until the upstream's message is over; what broke it off, if anything did."""

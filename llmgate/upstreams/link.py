@@ -11,6 +11,7 @@ Invariants:
 
 import asyncio
 import select
+import socket
 from typing import Protocol, cast
 
 import httptools
@@ -44,6 +45,14 @@ class Keeper(Protocol):
     def on_idle(self, link: "Link") -> None: ...
 
     def on_lost(self, link: "Link") -> None: ...
+
+
+def _watch_peer(connection: socket.socket) -> None:
+    """A host that vanished sends no FIN: without this it would hold its slot for ever where no clock is set."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, option):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 class _BadAnswerError(Exception):
@@ -149,6 +158,7 @@ class Link(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        _watch_peer(self._transport.get_extra_info("socket"))
         if self._given_up or not self._keeper.on_made(self):
             self._given_up = True
             self._transport.abort()

@@ -14,7 +14,7 @@ from tests.server.house import House
 
 ON_BOTH_LOOPS = {"test_exchange.py", "test_http_protocol.py", "test_http_server.py", "test_admin.py"}
 
-OpenHouse = Callable[..., House]
+
 
 
 def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> dict[str, Callable[[], object]]:

@@ -1,18 +1,27 @@
-"""One request on its way."""
+"""One request on its way: what its client gets and what becomes of its slot, whatever happens, wherever it stands."""
 
+import asyncio
+import json
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from hands import START, STOP, WHOLE, delta
+from gateprocess import CHAT, MESSAGES, request_body
+from hands import ANSWER, CHAT_ANSWER, CHAT_WHOLE, START, STOP, WHOLE, Hands, Turn, delta
 from hypothesis import given
-from rawclient import post
+from puppet import refusing_port
+from rawclient import Client, CutOff, data_of, name_of, names_of, positions_of, post
+from virtual_loop import turns
 
 from llmgate.errors import GateError, Refused
+from llmgate.server import exchange
 from tests.server.faults import CALLED_BACK, ERRORS, HOOKS, LATE, STORIES, Fault, Foreign, Story
-from tests.server.schedule import SCHEDULES, Player, logged
+from tests.server.house import UPSTREAM, House
+from tests.server.schedule import SCHEDULES, UPSTREAM_ERROR, Player, logged
 from tests.server.stage import PLAIN, Stage, Wire, pass_time, play, settle
+
+OpenHouse = Callable[..., Awaitable[House]]
 
 
 async def begin_first(stage: Stage) -> None:
@@ -356,6 +365,23 @@ class TestStop:
 
         play(main())
 
+    @pytest.mark.parametrize("last", [STOP, UPSTREAM_ERROR], ids=["complete", "failed"])
+    def test_a_stream_that_told_its_end_gets_no_error_of_ours(self, last: bytes) -> None:
+        async def main() -> None:
+            stage = Stage()
+            wire = await streaming(stage)
+            stage.calls[0].piece(last)
+            await settle()
+            assert not wire.answer.ended
+            stage.exchange_of(wire).stop(STOPPING)
+            await settle()
+            assert (wire.answer.body, wire.answer.ended) == (START + last, True)
+            assert (stage.taken, stage.outcomes) == ((0, 0, 1), ["refused"])
+            await pass_time(0.03)
+            stage.check_over()
+
+        play(main())
+
     @pytest.mark.parametrize("first", ["stop", "leave"])
     @parametrize([*WAITING, just_granted, connecting, *RUNNING, ended])
     def test_leaving_in_the_same_turn(self, state: State, first: str) -> None:
@@ -399,3 +425,390 @@ def test_whatever_the_order(steps: list[Any]) -> None:
     with logged() as lines:
         play(main())
     assert lines == []
+
+
+# ---- the table of answers, over real sockets
+
+SURFACES = [
+    pytest.param(MESSAGES, ANSWER, id="messages"),
+    pytest.param(CHAT, CHAT_ANSWER, id="chat"),
+]
+PATHS = pytest.mark.parametrize("path", [MESSAGES, CHAT], ids=["messages", "chat"])
+STRANGE_HEADERS = (
+    b"request-id: up-1\r\nx-ratelimit-limit: 5\r\nretry-after: 7\r\nserver: llama.cpp\r\nset-cookie: a=b\r\n"
+    b"access-control-allow-origin: *\r\nconnection: keep-alive, x-hop\r\nx-hop: 1\r\nkeep-alive: timeout=5\r\n"
+)
+PASSED_HEADERS = {"request-id": "up-1", "x-ratelimit-limit": "5", "retry-after": "7"}
+STRIPPED_HEADERS = {"server", "set-cookie", "access-control-allow-origin", "x-hop", "keep-alive", "connection"}
+OVERLOADED = b'{"type":"error","error":{"type":"overloaded_error","message":"come again"}}'
+
+
+def sse_head(headers: bytes = b"") -> bytes:
+    return (
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=x\r\ntransfer-encoding: chunked\r\n"
+        + headers
+        + b"\r\n"
+    )
+
+
+class TestSlotFree:
+    @pytest.mark.parametrize(("path", "answer"), SURFACES)
+    async def test_a_stream_passes_as_it_is(self, house: House, hands: Hands, path: str, answer: bytes) -> None:
+        """F53: and of the upstream's headers those on the list."""
+        client = await house.ask(path=path)
+        turn = await hands.turn()
+        await turn.connection.send(sse_head(STRANGE_HEADERS))
+        head = await client.head()
+        assert head.status == 200
+        assert head.headers.items() >= PASSED_HEADERS.items()
+        assert not head.headers.keys() & STRIPPED_HEADERS
+        assert head.headers["content-type"] == "text/event-stream; charset=x"
+        assert (head.headers["cache-control"], head.headers["x-accel-buffering"]) == ("no-cache", "no")
+        assert head.headers["llmgate-upstream"] == UPSTREAM
+        assert head.headers["llmgate-request-id"] == turn.request.header(b"llmgate-request-id").decode()  # type: ignore[union-attr]
+        assert not head.headers.keys() & {"llmgate-position", "llmgate-depth", "llmgate-queued-ms"}
+        await turn.end(answer)
+        assert await client.body() == answer
+        assert (house.outcomes, house.queued) == (["completed"], 0)
+
+    @pytest.mark.parametrize(("path", "body"), [(MESSAGES, WHOLE), (CHAT, CHAT_WHOLE)])
+    async def test_a_whole_answer_passes_as_it_is(self, house: House, hands: Hands, path: str, body: bytes) -> None:
+        client = await house.ask(path=path, stream=False)
+        turn = await hands.turn()
+        await turn.answer(201, body, STRANGE_HEADERS)
+        head = await client.head()
+        assert (head.status, head.headers["content-length"]) == (201, str(len(body)))
+        assert head.headers.items() >= PASSED_HEADERS.items()
+        assert not head.headers.keys() & {*STRIPPED_HEADERS, "llmgate-position", "llmgate-queued-ms"}
+        assert await client.body() == body
+        assert house.outcomes == ["completed"]
+
+    async def test_the_request_is_forwarded_unchanged(self, house: House, hands: Hands) -> None:
+        client = await house.ask(path=MESSAGES + "?beta=true", headers={"anthropic-version": "2023-06-01"})
+        turn = await hands.turn()
+        assert turn.request.line == b"POST /v1/messages?beta=true HTTP/1.1"
+        assert turn.request.body == request_body("m")
+        assert turn.request.header(b"anthropic-version") == b"2023-06-01"
+        await turn.complete()
+        await client.body()
+
+    async def test_an_alias_is_replaced_and_nothing_else(self, house: House, hands: Hands) -> None:
+        client = await house.ask("nick")
+        turn = await hands.turn()
+        assert turn.request.body == request_body("nick").replace(b'"nick"', b'"m-real"')
+        await turn.complete()
+        await client.body()
+
+    async def test_the_answer_to_one_who_wanted_none_is_held_whole(self, house: House, hands: Hands) -> None:
+        """An event stream for a client that did not ask for one: as it is, in one piece."""
+        client = await house.ask(stream=False)
+        turn = await hands.turn()
+        await turn.begin()
+        await turn.end()
+        assert await client.body() == START + STOP
+        assert house.outcomes == ["completed"]
+
+
+class TestWaiting:
+    async def test_positions_then_the_stream(self, house: House, hands: Hands) -> None:
+        first, turn = await house.occupy()
+        second, third = await house.queue(1), await house.queue(2)
+        assert positions_of([await third.frame()]) == [(2, 2)]
+        head = (await third.head()).headers
+        assert (head["llmgate-position"], head["llmgate-depth"]) == ("2", "2")
+        assert "llmgate-queued-ms" not in head
+        await turn.end()
+        assert await first.body() == START + STOP
+        assert positions_of([await third.frame()]) == [(1, 1)]
+        for client in (second, third):
+            await (await hands.turn()).complete()
+            frames = await client.frames()
+            assert b"".join(frame for frame in frames if name_of(frame) != "queue") == ANSWER
+        assert house.outcomes == ["completed"] * 3
+
+    async def test_chat_is_told_by_comments(self, house: House, hands: Hands) -> None:
+        _, turn = await house.occupy()
+        client = await house.queue(path=CHAT)
+        assert await client.frame() == b": queue 1/1\n\n"
+        await turn.end()
+        await (await hands.turn()).complete()
+        assert b"".join(await client.frames()) == CHAT_ANSWER
+
+    async def test_comments_where_a_client_wants_them(self, house: House, hands: Hands) -> None:
+        _, turn = await house.occupy()
+        client = await house.queue(headers={"llmgate-queue-events": "comment"})
+        assert await client.frame() == b": queue 1/1\n\n"
+        await turn.end()
+        await (await hands.turn()).complete()
+        assert b"".join(await client.frames()) == ANSWER
+
+    async def test_nothing_where_a_client_wants_nothing(self, open_house: OpenHouse, hands: Hands) -> None:
+        """Not even a sign of life; an error of the upstream then comes with its status."""
+        house = await open_house(waiting={"heartbeat": 0.01})
+        _, turn = await house.occupy()
+        client = await house.queue(headers={"llmgate-queue-events": "off"})
+        await turn.end()
+        turn = await hands.turn()
+        await asyncio.sleep(0.03)
+        await turn.answer(529, OVERLOADED)
+        head = await client.head()
+        assert (head.status, head.headers["llmgate-position"]) == (529, "1")
+        assert await client.body() == OVERLOADED
+
+    @PATHS
+    async def test_a_whole_answer_tells_how_long_it_waited(self, house: House, hands: Hands, path: str) -> None:
+        _, turn = await house.occupy()
+        client = await house.queue(path=path, stream=False)
+        await turn.end()
+        await (await hands.turn()).complete()
+        head = (await client.head()).headers
+        assert (head["llmgate-position"], head["llmgate-depth"]) == ("1", "1")
+        assert 0 <= int(head["llmgate-queued-ms"]) < 10_000
+        assert await client.body() == (CHAT_WHOLE if path == CHAT else WHOLE)
+
+    async def test_signs_of_life_until_the_first_event(self, open_house: OpenHouse, hands: Hands) -> None:
+        house = await open_house(waiting={"heartbeat": 0.01})
+        _, turn = await house.occupy()
+        client = await house.queue()
+        assert name_of(await client.frame()) == "queue"
+        assert await client.frame() == b": queue 1/1\n\n"
+        await turn.end()
+        turn = await hands.turn()
+        while await client.frame() != b": working\n\n":
+            pass
+        await turn.begin()
+        while await client.frame() == b": working\n\n":
+            pass
+        await asyncio.sleep(0.03)
+        await turn.end()
+        assert b": working" not in b"".join(await client.frames())
+
+    @PATHS
+    async def test_a_sign_of_life_opens_the_stream(self, open_house: OpenHouse, hands: Hands, path: str) -> None:
+        """When the upstream sends no headers: from then on its error is an event."""
+        house = await open_house(waiting={"heartbeat": 0.01})
+        client = await house.ask(path=path)
+        turn = await hands.turn()
+        assert await client.frame() == b": working\n\n"
+        await turn.answer(503, OVERLOADED)
+        frames = [frame for frame in await client.frames() if frame != b": working\n\n"]
+        assert "come again" in str(frames[0])
+        assert frames[1:] == ([b"data: [DONE]\n\n"] if path == CHAT else [])
+
+
+def test_the_next_is_dispatched_before_the_last_bytes_go_out() -> None:
+    async def main() -> None:
+        stage = Stage()
+        first = await streaming(stage)
+        second = stage.ask()
+        await settle()
+        stage.calls[0].end(STOP)
+        while len(stage.calls) == 1:
+            assert first.answer.body == START
+            await turns(1)
+        assert first.answer.body == START
+        await settle()
+        assert first.answer.is_whole
+        second.leave()
+        await settle()
+        stage.check_over()
+
+    play(main())
+
+
+class TestUpstreamFails:
+    """F38 to F40: before anything was sent with a status, after queue frames with an error event."""
+
+    async def ask(self, house: House, hands: Hands, path: str, *, waits: bool) -> tuple[Client, Turn]:
+        if not waits:
+            return await house.ask(path=path), await hands.turn()
+        _, first = await house.occupy()
+        client = await house.queue(path=path)
+        await client.frame()
+        await first.end()
+        return client, await hands.turn()
+
+    async def check_error(self, client: Client, path: str, *, waits: bool, status: int, text: str) -> None:
+        head = await client.head()
+        body = await client.body()
+        assert head.status == (200 if waits else status)
+        assert text in body.decode()
+        if waits:
+            assert body.count(b"event: error" if path == MESSAGES else b'data: {"error"') == 1
+            assert body.endswith(b"data: [DONE]\n\n") == (path == CHAT)
+        else:
+            assert head.headers["content-type"] == "application/json"
+            assert json.loads(body)["error"]
+
+    @pytest.mark.parametrize("waits", [False, True], ids=["at-once", "waited"])
+    @PATHS
+    @pytest.mark.parametrize(
+        ("status", "outcome"), [(400, None), (429, "upstream_error"), (500, "upstream_error"), (529, "upstream_error")]
+    )
+    async def test_with_a_status(
+        self, house: House, hands: Hands, path: str, waits: bool, status: int, outcome: str | None
+    ) -> None:
+        client, turn = await self.ask(house, hands, path, waits=waits)
+        await turn.answer(status, OVERLOADED, STRANGE_HEADERS)
+        await self.check_error(client, path, waits=waits, status=status, text="come again")
+        if not waits:
+            head = (await client.head()).headers
+            assert head.items() >= PASSED_HEADERS.items()
+            assert not head.keys() & STRIPPED_HEADERS
+            assert head["llmgate-upstream"] == UPSTREAM
+        if outcome is not None:
+            assert house.outcomes[-1] == outcome
+
+    @pytest.mark.parametrize("waits", [False, True], ids=["at-once", "waited"])
+    @PATHS
+    @pytest.mark.parametrize(
+        "answer",
+        [b"", b"garbage\r\n\r\n", b"HTTP/1.1 200 OK\r\ncontent-le"],
+        ids=["closed", "no-http", "half-a-head"],
+    )
+    async def test_without_a_head(self, house: House, hands: Hands, path: str, waits: bool, answer: bytes) -> None:
+        client, turn = await self.ask(house, hands, path, waits=waits)
+        await turn.connection.send(answer)
+        turn.connection.close()
+        await self.check_error(client, path, waits=waits, status=502, text="(UPSTREAM_ERROR)")
+        assert house.outcomes[-1] == "upstream_error"
+
+    @pytest.mark.parametrize("waits", [False, True], ids=["at-once", "waited"])
+    @PATHS
+    async def test_nobody_there(self, open_house: OpenHouse, path: str, waits: bool) -> None:
+        with refusing_port() as port:
+            house = await open_house(f"http://127.0.0.1:{port}")
+            house.set_cap(0 if not waits else 1)
+            house.services.admission._desks[UPSTREAM].gate.set_paused(waits, asyncio.get_running_loop().time())
+            client = await house.ask(path=path)
+            if waits:
+                await client.frame()
+                house.services.admission._desks[UPSTREAM].gate.set_paused(False, asyncio.get_running_loop().time())
+                house.services.admission._desks[UPSTREAM].pump()
+            await self.check_error(client, path, waits=waits, status=503, text="(UPSTREAM_DOWN)")
+            assert house.outcomes == ["upstream_down"]
+
+    @pytest.mark.parametrize("waits", [False, True], ids=["at-once", "waited"])
+    @PATHS
+    async def test_no_stream(self, house: House, hands: Hands, path: str, waits: bool) -> None:
+        """Before anything was sent it passes as it is; after that it can only be an error."""
+        client, turn = await self.ask(house, hands, path, waits=waits)
+        await turn.answer(200, WHOLE)
+        if waits:
+            await self.check_error(client, path, waits=True, status=200, text="without a stream (UPSTREAM_ERROR)")
+        else:
+            assert await client.body() == WHOLE
+        assert house.outcomes[-1] == ("upstream_error" if waits else "completed")
+
+    @pytest.mark.parametrize("waits", [False, True], ids=["at-once", "waited"])
+    @pytest.mark.parametrize("end", ["close", "reset", "regular"])
+    @pytest.mark.parametrize("half", [b"", delta("half")[:30]])
+    async def test_mid_stream(self, house: House, hands: Hands, waits: bool, end: str, half: bytes) -> None:
+        """Whole events, then the error event, then the regular end of the body."""
+        client, turn = await self.ask(house, hands, MESSAGES, waits=waits)
+        await turn.begin()
+        assert name_of(await client.frame()) == "message_start"
+        assert name_of(await client.frame()) == "content_block_start"
+        if half:
+            await turn.say(half)
+        if end == "regular":
+            await turn.end(b"")
+        else:
+            getattr(turn.connection, end)()
+        frames = await client.frames()
+        assert names_of(frames) == ["error"]
+        assert "(UPSTREAM_ERROR)" in data_of(frames[0])["error"]["message"]
+        assert house.outcomes[-1] == "upstream_error"
+
+    @PATHS
+    async def test_headers_and_no_body(self, house: House, hands: Hands, path: str) -> None:
+        """F39: both when it says there is none, and when it breaks off."""
+        for close in (False, True):
+            client = await house.ask(path=path)
+            turn = await hands.turn()
+            await turn.begin(b"")
+            await client.head()
+            if close:
+                turn.connection.close()
+            else:
+                await turn.end(b"")
+            assert b"UPSTREAM_ERROR" in await client.body()
+            await house.wait(lambda: house.taken == (0, 0, 0))
+        assert house.outcomes == ["upstream_error"] * 2
+
+    @pytest.mark.parametrize("last", [STOP, UPSTREAM_ERROR], ids=["complete", "failed"])
+    async def test_after_its_own_end(self, house: House, hands: Hands, last: bytes) -> None:
+        """A stream that told its end, by its own error even, gets none of ours behind it."""
+        client, turn = await self.ask(house, hands, MESSAGES, waits=False)
+        await turn.begin()
+        await turn.say(last)
+        await client.until("message_stop" if last is STOP else "error")
+        turn.connection.reset()
+        assert await client.frames() == []
+        assert house.outcomes == ["upstream_error"]
+
+    @PATHS
+    async def test_an_event_without_an_end(self, house: House, hands: Hands, path: str) -> None:
+        """It passes as it comes, and when it breaks off the connection is aborted: nothing in it looks complete."""
+        client, turn = await self.ask(house, hands, path, waits=False)
+        await turn.begin(b"data: ")
+        for _ in range(40):
+            await turn.say(b"x" * 65536)
+        while len(client.received) < 2_000_000:
+            await client.chunk()
+        turn.connection.close()
+        with pytest.raises(CutOff):
+            while await client.chunk():
+                pass
+        assert client.received.strip(b"x") == b"data: "
+        assert house.outcomes == ["upstream_error"]
+
+    async def test_too_slow(self, open_house: OpenHouse, hands: Hands) -> None:
+        house = await open_house(upstream={"idle_timeout": 0.02})
+        client, turn = await self.ask(house, hands, MESSAGES, waits=False)
+        await turn.begin()
+        assert name_of((await client.frames())[-1]) == "error"
+        await turn.wait_closed()
+        assert house.outcomes == ["upstream_timeout"]
+
+    async def test_an_answer_too_long_to_be_held(
+        self, house: House, hands: Hands, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(exchange, "LARGEST_ANSWER", 10)
+        client = await house.ask(stream=False)
+        await (await hands.turn()).complete()
+        assert (await client.head()).status == 502
+        assert "too long" in (await client.json())["error"]["message"]
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/chat/completions"])
+def test_a_stream_that_is_cut_at_any_byte(path: str) -> None:
+    """F40: whole events and one error event, or the whole stream."""
+    answer = ANSWER if path == "/v1/messages" else CHAT_ANSWER
+    error = b"event: error\n" if path == "/v1/messages" else b'data: {"error"'
+
+    async def main() -> None:
+        stage = Stage(upstream={"release_timeout": 0})
+        for cut in range(len(answer) + 1):
+            wire = stage.ask(path=path)
+            await settle()
+            call = stage.calls[-1]
+            call.connect()
+            await settle()
+            call.head()
+            await settle()
+            if cut:
+                call.piece(answer[:cut])
+            call.lose()
+            await settle()
+            got = wire.answer.body
+            whole = answer[: answer.rfind(b"\n\n", 0, cut) + 2] if b"\n\n" in answer[:cut] else b""
+            assert wire.answer.ended
+            assert got.startswith(whole)
+            rest = got[len(whole) :]
+            assert rest.startswith(error) if cut < len(answer) else rest == b""
+            wire.leave()
+        await settle()
+        stage.check_over()
+
+    play(main())

@@ -1,6 +1,7 @@
 """What a server may do to the framing of an answer, byte by byte."""
 
 import asyncio
+import socket
 import tracemalloc
 
 import pytest
@@ -309,8 +310,15 @@ async def test_a_body_of_a_gigabyte_needs_no_memory(start_puppet, connect_to, mo
 class FakeSocketTransport:
     """Takes what is written until it is told to be full."""
 
+    def get_extra_info(self, name):
+        return self if name == "socket" else None
+
+    def setsockopt(self, *option):
+        self.options.append(option)
+
     def __init__(self, link, room):
         self.link, self.room, self.written, self.aborted = link, room, [], False
+        self.options = []
 
     def write(self, data):
         self.written.append(data)
@@ -362,3 +370,16 @@ async def test_a_link_that_is_not_wanted_closes_itself_when_it_is_made():
     link.connection_made(transport)
     assert transport.aborted
     assert not link.is_open
+
+
+async def test_a_host_that_vanishes_is_noticed_by_the_kernel(start_puppet, connect_to):
+    async def script(connection):
+        await connection.read_request()
+        await connection.send(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no")
+
+    transport = connect_to((await start_puppet(script)).url)
+    answer = await ask(transport, Recorder())
+    (link,) = transport._links
+    connection = link._transport.get_extra_info("socket")
+    assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+    answer.close()
