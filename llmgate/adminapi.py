@@ -125,8 +125,8 @@ class EventView(View, frozen=True, kw_only=True):
     kind: str
     upstream: str
     text: str = ""
-    """What a log line would say of it, such as "queued (depth 3)" or "dispatched after 5730ms"; "" for one that got a slot
-    at once, and for a regular end."""
+    """What a log line would say of it, such as "queued (depth 3)" or "dispatched after 5730ms"; "" for a slot at once
+    and for a regular end."""
     request_id: str = ""
     outcome: str | None = None
     """Where this event is the end of a request: how it ended."""

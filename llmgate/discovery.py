@@ -15,7 +15,7 @@ from llmgate.upstreams.upstream import Upstream
 logger = logging.getLogger("llmgate")
 
 FIRST_RETRY_SECONDS = 0.5
-LAST_RETRY_SECONDS = 10.0
+LAST_RETRY_SECONDS = 3.0
 REFRESH_SECONDS = 60.0
 
 

@@ -291,7 +291,7 @@ class Exchange:
         elif self._reply.finished:
             return
         elif self._relay is not None and self._relay.is_told:
-            self._reply.finish()
+            self._relay.finish()
         elif self._reply.started:
             client = identity.client_of(self._headers)
             self._reply.finish(self._surface.error_frame(error, self._id, client))

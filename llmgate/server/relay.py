@@ -79,7 +79,7 @@ class Relay:
         """Where the stream in it told its own end, what became of the message is nothing that the client must know."""
         try:
             if self.is_told:
-                self._reply.finish(self._last)
+                self.finish()
             else:
                 self._reply.write(self._last)
         finally:
@@ -88,7 +88,11 @@ class Relay:
     @property
     def is_told(self) -> bool:
         """The stream told its own end, be it an error: nothing of ours may follow but the end of the body."""
-        return (self.watch.complete or self.watch.failed) and not self.watch.inside_event
+        return (self.watch.complete or self.watch.failed) and not self.watch.inside_event and not self._broken
+
+    def finish(self) -> None:
+        """What is kept back, and the end of the body."""
+        self._reply.finish(self._last)
 
     async def wait_over(self) -> GateError | None:
         """Until the upstream's message is over; what broke it off, if anything did."""

@@ -282,7 +282,7 @@ async def test_a_queued_client_that_reads_nothing_keeps_its_place(folder: Path) 
 
 async def test_one_that_leaves_its_slot_is_shown_as_draining_until_the_server_had_time(folder: Path) -> None:
     async with Hands() as hands:
-        upstream = {"url": hands.url, "models": ["m"], "max_concurrent": 1, "release_timeout": "400ms"}
+        upstream = {"url": hands.url, "models": ["m"], "max_concurrent": 1, "release_timeout": "1s"}
         with GateProcess(folder, {"upstreams": {"a": upstream}}) as gate:
             client = await gate.ask("m")
             turn = await hands.turn()

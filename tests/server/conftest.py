@@ -10,7 +10,7 @@ import uvloop
 from hands import Hands
 from rawclient import Client
 
-from tests.server.house import House
+from tests.server.house import House, OpenHouse
 
 ON_BOTH_LOOPS = {"test_exchange.py", "test_http_protocol.py", "test_http_server.py", "test_admin.py"}
 
@@ -30,19 +30,18 @@ async def hands() -> AsyncIterator[Hands]:
 
 
 @pytest.fixture
-async def open_house(hands: Hands, caplog: pytest.LogCaptureFixture) -> AsyncIterator[Callable[..., Any]]:
+async def open_house(hands: Hands) -> AsyncIterator[OpenHouse]:
     """`await open_house(upstream={...}, server={...})`: a house that must be empty and quiet when the test is over."""
     async with AsyncExitStack() as stack:
 
         async def open_one(url: str | None = None, **settings: Any) -> House:
-            return await stack.enter_async_context(House(url or hands.url, caplog, hands, **settings))
+            return await stack.enter_async_context(House(url or hands.url, hands, **settings))
 
         yield open_one
         await Client.close_all()
 
 
 @pytest.fixture
-async def house(open_house: Callable[..., Any]) -> House:
+async def house(open_house: OpenHouse) -> House:
     """One slot, no limits."""
-    opened: House = await open_house()
-    return opened
+    return await open_house()

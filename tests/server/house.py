@@ -7,10 +7,10 @@ no line in the log that the test did not announce, nothing that the loop had to 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any, Self
 
-import pytest
 from gateprocess import MESSAGES, request_body
 from hands import Hands, Turn
 from puppet import LIVENESS_SECONDS
@@ -110,11 +110,12 @@ def is_ticket(event: Event) -> bool:
 class House(Guests):
     """Open it with `async with`."""
 
-    def __init__(self, url: str, caplog: pytest.LogCaptureFixture, hands: Hands, **sections: Any) -> None:
+    def __init__(self, url: str, hands: Hands, **sections: Any) -> None:
         super().__init__()
         self._hands = hands
-        self._caplog = caplog
+        self._stack = ExitStack()
         self.services = services_for(url, self.on_event, self.ledger, **sections)
+        self._log = self._stack.enter_context(logged())
         self.complaints: list[Mapping[str, Any]] = []
         self.expected_log: list[str] = []
         """Beginnings of the lines from WARNING up that the test announces, one for each line."""
@@ -145,13 +146,13 @@ class House(Guests):
             await self.wait(lambda: not state.connections and not state.tasks)
             await self.services.upstreams[UPSTREAM].aclose()
             self.services.admission.stop()
+            self._stack.close()
         assert [task for task in asyncio.all_tasks() if "llmgate" in repr(task.get_coro())] == []
 
     def check_log(self) -> None:
-        lines = [record.getMessage() for record in self._caplog.records if record.levelno >= logging.WARNING]
-        assert len(lines) == len(self.expected_log), lines
-        for line, expected in zip(lines, self.expected_log, strict=True):
-            assert line.startswith(expected), lines
+        lines = [line.partition("\n")[0] for line in self._log]
+        assert len(lines) == len(self.expected_log), self._log
+        assert all(map(str.startswith, lines, self.expected_log)), lines
 
     async def wait(self, condition: Callable[[], bool]) -> None:
         """Until it holds; it is looked at in every turn of the loop, and every few milliseconds."""
@@ -187,3 +188,27 @@ class House(Guests):
         client = await self.ask(**request)
         await self.wait(lambda: self.figures.waiting == count)
         return client
+
+
+class _Lines(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(self.format(record))
+
+
+@contextmanager
+def logged() -> Iterator[list[str]]:
+    """The lines from WARNING up that were logged inside."""
+    handler = _Lines()
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield handler.lines
+    finally:
+        root.removeHandler(handler)
+
+
+OpenHouse = Callable[..., Awaitable[House]]

@@ -1,8 +1,5 @@
 """Any order of what may happen to a few requests, played on a stage; whatever the order, some things hold."""
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from hands import START, STOP, delta
@@ -198,24 +195,3 @@ class Player:
 
     def _time(self, seconds: float) -> Any:
         return pass_time(seconds)
-
-
-class _Lines(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.lines: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(self.format(record))
-
-
-@contextmanager
-def logged() -> Iterator[list[str]]:
-    """The lines from WARNING up that were logged inside."""
-    handler = _Lines()
-    root = logging.getLogger()
-    root.addHandler(handler)
-    try:
-        yield handler.lines
-    finally:
-        root.removeHandler(handler)

@@ -1,8 +1,9 @@
 """One request on its way: what its client gets and what becomes of its slot, whatever happens, wherever it stands."""
 
 import asyncio
+import contextlib
 import json
-import logging
+import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -11,18 +12,16 @@ from gateprocess import CHAT, MESSAGES, request_body
 from hands import ANSWER, CHAT_ANSWER, CHAT_WHOLE, START, STOP, WHOLE, Hands, Turn, delta
 from hypothesis import given
 from puppet import refusing_port
-from rawclient import Client, CutOff, data_of, name_of, names_of, positions_of, post
-from virtual_loop import turns
+from rawclient import Client, CutOff, Head, data_of, name_of, names_of, positions_of, post
 
 from llmgate.errors import GateError, Refused
+from llmgate.protocols.anthropic import MessagesSurface
 from llmgate.server import exchange
-from tests.server.faults import CALLED_BACK, ERRORS, HOOKS, LATE, STORIES, Fault, Foreign, Story
-from tests.server.house import UPSTREAM, House
-from tests.server.schedule import SCHEDULES, UPSTREAM_ERROR, Player, logged
+from llmgate.upstreams.answer import Answer
+from tests.server.faults import CALLED_BACK, ERROR, ERRORS, HOOKS, LATE, STORIES, Fault, Foreign, Story
+from tests.server.house import UPSTREAM, House, OpenHouse, logged
+from tests.server.schedule import SCHEDULES, UPSTREAM_ERROR, Player
 from tests.server.stage import PLAIN, Stage, Wire, pass_time, play, settle
-
-OpenHouse = Callable[..., Awaitable[House]]
-
 
 async def begin_first(stage: Stage) -> None:
     stage.ask()
@@ -59,6 +58,7 @@ def check_told_once(stage: Stage, wire: Wire, fault: Fault) -> None:
     """One answer, with one error; or a connection that broke off and holds nothing that looks whole."""
     answer = wire.answer
     if answer.is_whole:
+        assert answer.body.endswith((STOP, ERROR))
         assert fault.name in ("wait_sent", "wait_over"), "it came when all was said"
         assert stage.outcomes == ["completed"]
     elif answer.ended:
@@ -68,37 +68,32 @@ def check_told_once(stage: Stage, wire: Wire, fault: Fault) -> None:
         assert answer.errors == 0
 
 
-def lines_of(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-
-
 class TestFaults:
     """F31, F32: whatever is raised, and wherever."""
 
     @pytest.mark.parametrize("error", ERRORS, ids=lambda make: type(make()).__name__)
     @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name.replace(" ", "-"))
-    def test_everywhere(
-        self, story: Story, error: Callable[[], BaseException], caplog: pytest.LogCaptureFixture
-    ) -> None:
+    def test_everywhere(self, story: Story, error: Callable[[], BaseException]) -> None:
         struck = 0
         for owner, name in HOOKS:
             if name in CALLED_BACK and not isinstance(error(), Exception):
                 continue
             for late in (False, True) if name in LATE else (False,):
                 fault = Fault(owner, name, error(), late=late)
-                caplog.clear()
-                play(self.strike(story, fault))
-                while fault.struck:
+                while self.strike(story, fault):
                     struck += 1
-                    told = lines_of(caplog)
-                    assert len(told) <= 1, told
-                    assert told or isinstance(error(), GateError), f"{name} left no line in the log"
-                    caplog.clear()
                     fault = fault.next(error())
-                    play(self.strike(story, fault))
         assert struck >= 12
 
-    async def strike(self, story: Story, fault: Fault) -> None:
+    def strike(self, story: Story, fault: Fault) -> bool:
+        """Whether the story came so far."""
+        with logged() as told:
+            play(self.tell(story, fault))
+        assert len(told) <= 1, told
+        assert told or not fault.struck or isinstance(fault.error, GateError), f"{fault.name} left no line in the log"
+        return fault.struck
+
+    async def tell(self, story: Story, fault: Fault) -> None:
         stage = Stage()
         if story.waits:
             await begin_first(stage)
@@ -360,7 +355,7 @@ class TestStop:
             stage.exchange_of(wire).stop(STOPPING)
             await settle()
             assert (stage.taken, stage.outcomes) == ((0, 0, 0), ["completed"])
-            assert wire.answer.ended
+            assert (wire.answer.body, wire.answer.ended) == (START + STOP, True)
             stage.check_over()
 
         play(main())
@@ -596,18 +591,22 @@ class TestWaiting:
         assert frames[1:] == ([b"data: [DONE]\n\n"] if path == CHAT else [])
 
 
-def test_the_next_is_dispatched_before_the_last_bytes_go_out() -> None:
+def test_the_next_is_dispatched_before_the_last_bytes_go_out(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         stage = Stage()
         first = await streaming(stage)
         second = stage.ask()
         await settle()
+        open_really, seen = stage.upstreams.open, []
+
+        async def open_seen(*request: Any) -> Answer:
+            seen.append(first.answer.body)
+            return await open_really(*request)
+
+        monkeypatch.setattr(stage.upstreams, "open", open_seen)
         stage.calls[0].end(STOP)
-        while len(stage.calls) == 1:
-            assert first.answer.body == START
-            await turns(1)
-        assert first.answer.body == START
         await settle()
+        assert seen == [START]
         assert first.answer.is_whole
         second.leave()
         await settle()
@@ -812,3 +811,308 @@ def test_a_stream_that_is_cut_at_any_byte(path: str) -> None:
         stage.check_over()
 
     play(main())
+
+
+# ---- limits, refusals, faults of the request
+
+
+def check_queue_error(head: Head, code: str) -> None:
+    assert head.headers["llmgate-code"] == code
+    assert head.headers["x-should-retry"] == "false"
+    assert 1 <= int(head.headers["retry-after"]) <= 10
+
+
+class TestLimits:
+    @PATHS
+    async def test_the_queue_is_full(self, open_house: OpenHouse, path: str, hands: Hands) -> None:
+        house = await open_house(upstream={"max_queued": 1})
+        _, turn = await house.occupy()
+        waiter = await house.queue()
+        client = await house.ask(path=path)
+        head = await client.head()
+        check_queue_error(head, "QUEUE_FULL")
+        assert (head.status, head.headers["llmgate-depth"], head.headers["llmgate-limit"]) == (503, "1", "1")
+        assert "llmgate-queued-ms" not in head.headers
+        assert "the queue of upstream reasoning is full (QUEUE_FULL)" in (await client.json())["error"]["message"]
+        waiter.fin()
+        await house.wait(lambda: house.outcomes == ["queue_full", "abandoned"])
+        await turn.end()
+
+    @PATHS
+    @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+    async def test_a_wait_that_took_too_long(
+        self, open_house: OpenHouse, hands: Hands, path: str, stream: bool
+    ) -> None:
+        house = await open_house(upstream={"queue_timeout": 0.02})
+        _, turn = await house.occupy()
+        client = await house.ask(path=path, stream=stream)
+        head = await client.head()
+        body = await client.body()
+        assert b"(QUEUE_TIMEOUT)" in body
+        if stream:
+            assert head.status == 200
+            assert body.count(b"QUEUE_TIMEOUT") >= 1
+        else:
+            check_queue_error(head, "QUEUE_TIMEOUT")
+            assert head.status == 504
+            assert int(head.headers["llmgate-queued-ms"]) >= 15
+        await turn.end()
+        assert house.outcomes[0] == "queue_timeout"
+        assert hands.untaken == 0
+
+    async def test_one_without_a_stream_waits_less(self, open_house: OpenHouse, hands: Hands) -> None:
+        house = await open_house(upstream={"queue_timeout_nonstream": 0.02})
+        _, turn = await house.occupy()
+        client = await house.queue()
+        assert (await (await house.ask(stream=False)).head()).status == 504
+        assert house.figures.waiting == 1
+        await turn.end()
+        await (await hands.turn()).complete()
+        await client.body()
+
+    @pytest.mark.parametrize(("wait", "status", "code"), [("0", 503, "QUEUE_FULL"), ("20ms", 504, "QUEUE_TIMEOUT")])
+    async def test_a_request_may_shorten_its_wait(
+        self, house: House, hands: Hands, wait: str, status: int, code: str
+    ) -> None:
+        _, turn = await house.occupy()
+        client = await house.ask(headers={"llmgate-max-wait": wait, "llmgate-queue-events": "off"})
+        head = await client.head()
+        check_queue_error(head, code)
+        assert head.status == status
+        await turn.end()
+
+    async def test_zero_means_a_slot_now(self, house: House, hands: Hands) -> None:
+        client = await house.ask(headers={"llmgate-max-wait": "0"})
+        await (await hands.turn()).complete()
+        assert (await client.head()).status == 200
+        await client.body()
+
+    @pytest.mark.parametrize(
+        ("runs", "slots", "seconds"),
+        [([], 1, "1"), ([0.2], 1, "1"), ([6.0, 4.0, 5.0], 1, "5"), ([8.0], 2, "4"), ([90.0], 1, "10"), ([8.0], 0, "8")],
+    )
+    async def test_retry_after_tells_when_a_slot_may_fall_free(
+        self, open_house: OpenHouse, runs: list[float], slots: int, seconds: str
+    ) -> None:
+        house = await open_house(upstream={"max_concurrent": slots, "max_queued": 0})
+        house.ledger.figures(UPSTREAM).runs.extend(runs)
+        gate = house.gate
+        gate.set_paused(True, asyncio.get_running_loop().time())
+        assert (await (await house.ask()).head()).headers["retry-after"] == seconds
+
+    async def test_a_closed_gate_refuses(self, house: House) -> None:
+        _, turn = await house.occupy()
+        waiter = await house.queue(stream=False)
+        house.services.admission.close()
+        check_queue_error(await waiter.head(), "REFUSED")
+        head = await (await house.ask()).head()
+        check_queue_error(head, "REFUSED")
+        assert head.status == 503
+        await turn.end()
+        await house.wait(lambda: "completed" in house.outcomes)
+        assert house.outcomes == ["refused", "refused", "completed"]
+
+
+class TestBadRequests:
+    """None takes a place, and each is answered in the shape of its surface."""
+
+    @PATHS
+    @pytest.mark.parametrize(
+        ("body", "headers", "status", "code"),
+        [
+            (b"{", {}, 400, "BAD_REQUEST"),
+            (b"{}", {}, 400, "BAD_REQUEST"),
+            (request_body("m"), {"llmgate-max-wait": "soon"}, 400, "BAD_REQUEST"),
+            (request_body("m"), {"llmgate-queue-events": "yes"}, 400, "BAD_REQUEST"),
+            (request_body("nobody"), {}, 404, "UNKNOWN_MODEL"),
+            (b" " * 2000, {}, 413, "BODY_TOO_LARGE"),
+        ],
+    )
+    async def test_is_told(
+        self, open_house: OpenHouse, path: str, body: bytes, headers: dict[str, str], status: int, code: str
+    ) -> None:
+        house = await open_house(server={"max_body": 1000})
+        client = await Client.connect(house.port)
+        client.post(path, body, headers)
+        head = await client.head()
+        assert (head.status, head.headers["llmgate-code"]) == (status, code)
+        assert "llmgate-upstream" not in head.headers
+        told = await client.json()
+        assert ("type" in told) == (path == MESSAGES)
+        assert f"({code})" in told["error"]["message"]
+        assert house.events == []
+        if status == 413:
+            assert head.headers["connection"] == "close"
+            await client.wait_closed()
+
+    async def test_a_body_that_does_not_come(self, open_house: OpenHouse) -> None:
+        house = await open_house(server={"body_timeout": 0.02})
+        client = await Client.connect(house.port)
+        client.send(post(MESSAGES, request_body("m"))[:-5])
+        head = await client.head()
+        assert (head.status, head.headers["connection"]) == (408, "close")
+        await client.wait_closed()
+        assert house.events == []
+
+
+class TestInside:
+    async def test_a_fault_of_ours_is_told_and_logged(
+        self, house: House, hands: Hands, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(*_: object) -> bytes:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(MessagesSurface, "with_model", fail)
+        client = await house.ask("nick")
+        head = await client.head()
+        assert (head.status, head.headers["llmgate-code"]) == (500, "INTERNAL")
+        assert (await client.json())["error"]["message"].endswith("see the log of llmgate (INTERNAL)")
+        assert house.outcomes == ["upstream_error"]
+        house.expected_log.append(f"request {head.headers['llmgate-request-id']} failed inside llmgate")
+
+    async def test_what_the_ledger_learns(self, house: House, hands: Hands) -> None:
+        """Tokens and the time of the first byte, while it runs."""
+        client, turn = await house.occupy()
+        (record,) = house.ledger.live()
+        began = record.first_byte_at
+        assert began is not None
+        await turn.say(delta("a"), delta("b"))
+        await client.until("content_block_start")
+        await client.frame()
+        await client.frame()
+        assert (record.output_tokens, record.first_byte_at) == (2, began)
+        await turn.end()
+        await client.body()
+        assert record.caller.client == ""
+        assert record.caller.peer.startswith("127.0.0.1:")
+        assert record.caller.body_bytes == len(request_body("m"))
+
+
+class TestSlowClients:
+    async def test_one_that_reads_nothing_is_cut(self, open_house: OpenHouse, hands: Hands) -> None:
+        """F16: the upstream is paused meanwhile; the connection is closed at once, although it has unread data."""
+        house = await open_house(server={"client_stall_timeout": 0.05})
+        client = await house.ask(receive_buffer=4096)
+        turn = await hands.turn()
+        await turn.begin()
+        piece = b"".join(delta("x" * 900) for _ in range(64))
+        with contextlib.suppress(ConnectionError):
+            for _ in range(2000):
+                await turn.say(piece)
+        assert not turn.connection.is_open
+        await house.wait(lambda: house.taken == (0, 0, 0))
+        assert house.outcomes == ["client_stalled"]
+        with pytest.raises(CutOff):
+            while await client.chunk():
+                pass
+
+    async def test_one_that_reads_nothing_and_leaves(self, house: House, hands: Hands) -> None:
+        """F14."""
+        client = await house.ask(receive_buffer=4096)
+        turn = await hands.turn()
+        await turn.begin()
+        piece = b"".join(delta("x" * 900) for _ in range(64))
+        sending = asyncio.ensure_future(turn.say(*[piece] * 2000))
+        await house.wait(lambda: any(exchange._reply.blocked for exchange in house.services.running))
+        client.reset()
+        await turn.wait_closed()
+        await house.wait(lambda: house.taken == (0, 0, 0))
+        assert house.outcomes == ["client_gone"]
+        with pytest.raises(ConnectionError):
+            await sending
+
+
+# ---- storms
+
+
+async def answer_all(hands: Hands) -> None:
+    while True:
+        turn = await hands.turn()
+        with contextlib.suppress(ConnectionError):
+            await turn.complete()
+
+
+@pytest.mark.parametrize("cap", [1, 3])
+class TestStorms:
+    """F07, F13: a client leaves in the very moment in which something else happens to it; at the end nobody is missed."""
+
+    ROUNDS = 500
+
+    async def test_leaving_as_the_slot_falls_free(self, open_house: OpenHouse, hands: Hands, cap: int) -> None:
+        house = await open_house(upstream={"max_concurrent": cap, "release_timeout": 0.001})
+        chance = random.Random(cap)
+        answering = asyncio.ensure_future(answer_all(hands))
+        clients: list[Client] = []
+        for _ in range(self.ROUNDS):
+            clients.append(await house.ask(stream=chance.random() < 0.7))
+            if chance.random() < 0.5:
+                await asyncio.sleep(chance.choice([0, 0, 0.001]))
+            if len(clients) > cap:
+                client = clients.pop(chance.randrange(len(clients)))
+                chance.choice([client.fin, client.reset])()
+        await self.finish(house, hands, cap, answering, clients)
+
+    async def test_leaving_as_the_wait_runs_out(self, open_house: OpenHouse, hands: Hands, cap: int) -> None:
+        house = await open_house(upstream={"max_concurrent": cap, "queue_timeout": 0.005, "release_timeout": 0.001})
+        chance = random.Random(cap)
+        held = [await house.ask() for _ in range(cap)]
+        turns = [await hands.turn() for _ in range(cap)]
+        clients: list[Client] = []
+        for number in range(self.ROUNDS):
+            clients.append(await house.ask(stream=chance.random() < 0.7))
+            if number % 4 == 3:
+                await asyncio.sleep(0.005)
+                for client in clients:
+                    chance.choice([client.fin, client.reset])()
+                clients.clear()
+        await house.wait(lambda: house.figures.waiting == 0 and len(house.services.running) == cap)
+        assert set(house.outcomes) <= {"queue_timeout", "abandoned"}
+        for turn in turns:
+            await turn.complete()
+        await self.finish(house, hands, cap, asyncio.ensure_future(answer_all(hands)), held)
+
+    async def test_leaving_as_it_is_stopped(self, open_house: OpenHouse, hands: Hands, cap: int) -> None:
+        house = await open_house(upstream={"max_concurrent": cap, "release_timeout": 0.001})
+        chance = random.Random(cap)
+        clients: list[Client] = []
+        for number in range(self.ROUNDS):
+            clients.append(await house.ask(stream=chance.random() < 0.7))
+            if number % 5 == 4:
+                await asyncio.sleep(chance.choice([0, 0, 0.001]))
+                for client in clients:
+                    chance.choice([client.fin, client.reset])()
+                await asyncio.sleep(0)
+                for running in house.services.running:
+                    running.stop(STOPPING)
+                clients.clear()
+        await house.wait(lambda: len(house.services.running) == 0)
+        assert set(house.outcomes) <= {"abandoned", "client_gone", "refused", "upstream_error"}
+        await self.finish(house, hands, cap, asyncio.ensure_future(answer_all(hands)), clients)
+
+    async def finish(
+        self, house: House, hands: Hands, cap: int, answering: "asyncio.Future[None]", clients: list[Client]
+    ) -> None:
+        """Everybody is answered; then so many run at once as may, and one more does not."""
+        for client in clients:
+            assert (await client.head()).status == 200
+            await client.body()
+        await house.wait(lambda: house.taken == (0, 0, 0))
+        assert len(house.services.running) == 0
+        await asyncio.sleep(0.01)
+        answering.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await answering
+        house.check_empty()
+        probes = [await house.ask() for _ in range(cap + 1)]
+        await house.wait(lambda: house.taken == (1, cap, 0))
+        for _ in probes:
+            await (await self.fresh_turn(hands)).complete()
+        for probe in probes:
+            await probe.body()
+
+    async def fresh_turn(self, hands: Hands) -> Turn:
+        """One whose client is still there."""
+        while True:
+            turn = await hands.turn()
+            if turn.connection.is_open:
+                return turn

@@ -1,0 +1,103 @@
+"""Reading a request's body, within its bounds and in time, and its headers."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from virtual_loop import run, this_loop
+
+from llmgate.errors import BodyTimeout, BodyTooLarge
+from llmgate.server.asgi import ClientLeft, headers_of, peer_of, read_body
+
+
+def pieces(*bodies: bytes, gone: bool = False) -> Any:
+    """A `receive` that gives the body so, and then waits for ever; `gone`: the client leaves instead of the last one."""
+    messages: list[Any] = [{"type": "http.request", "body": body, "more_body": True} for body in bodies]
+    if gone:
+        messages.append({"type": "http.disconnect"})
+    else:
+        messages[-1]["more_body"] = False
+
+    async def receive() -> Any:
+        if not messages:
+            await asyncio.get_running_loop().create_future()
+        return messages.pop(0)
+
+    return receive
+
+
+@given(st.lists(st.binary(max_size=20), min_size=1, max_size=6), st.integers(0, 40))
+def test_any_pieces_within_the_limit(bodies: list[bytes], limit: int) -> None:
+    body = b"".join(bodies)
+
+    async def main() -> None:
+        if len(body) <= limit:
+            assert await read_body({}, pieces(*bodies), limit, 1.0) == body
+        else:
+            with pytest.raises(BodyTooLarge):
+                await read_body({}, pieces(*bodies), limit, 1.0)
+
+    run(main())
+
+
+@pytest.mark.parametrize(("length", "fits"), [(b"10", True), (b"11", False), (b"x", True), (b"-1", True), (b"", True)])
+async def test_a_declared_length_is_looked_at_first(length: bytes, fits: bool) -> None:
+    async def never() -> Any:
+        raise AssertionError("nothing of it may be read")
+
+    headers = {b"content-length": length}
+    if fits:
+        assert await read_body(headers, pieces(b"x" * 10), 10, None) == b"x" * 10
+    else:
+        with pytest.raises(BodyTooLarge):
+            await read_body(headers, never, 10, None)
+
+
+@pytest.mark.parametrize("before", [[], [b"a"], [b"a", b"b"]])
+async def test_a_client_that_leaves_before_its_body_is_here(before: list[bytes]) -> None:
+    with pytest.raises(ClientLeft):
+        await read_body({}, pieces(*before, gone=True), 100, None)
+
+
+def test_a_body_that_does_not_come_in_time() -> None:
+    async def main() -> None:
+        began = this_loop().time()
+
+        async def receive() -> Any:
+            await asyncio.sleep(2)
+            return {"type": "http.request", "body": b"a", "more_body": True}
+
+        with pytest.raises(BodyTimeout):
+            await read_body({}, receive, 100, 5.0)
+        assert this_loop().time() - began == pytest.approx(5)
+        assert this_loop().timers == []
+
+    run(main())
+
+
+def test_it_may_take_as_long_as_it_takes() -> None:
+    async def main() -> None:
+        async def receive() -> Any:
+            await asyncio.sleep(10_000)
+            return {"type": "http.request", "body": b"a", "more_body": False}
+
+        assert await read_body({}, receive, 100, None) == b"a"
+
+    run(main())
+
+
+def test_of_a_header_that_comes_twice_the_last_counts() -> None:
+    assert headers_of({"headers": [(b"a", b"1"), (b"b", b"2"), (b"a", b"3")]}) == {b"a": b"3", b"b": b"2"}
+
+
+@pytest.mark.parametrize(
+    ("client", "peer"), [(("::1", 80), "::1:80"), (("10.0.0.1", 5), "10.0.0.1:5"), (None, "unix")]
+)
+def test_the_peer(client: Any, peer: str) -> None:
+    assert peer_of({"client": client}) == peer
+
+
+def test_a_peer_that_is_not_told() -> None:
+    assert peer_of({}) == "unix"

@@ -1,0 +1,212 @@
+"""The clients' paths: which are surfaces, which llmgate answers by itself, and what everything else is told."""
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+from gateprocess import request_body
+from hands import ANSWER, Hands
+from rawclient import Client
+
+from llmgate.core.routing import Routes, Serves
+from llmgate.server.frontdoor import FrontDoor
+from tests.server.house import UPSTREAM, House, OpenHouse
+
+ANTHROPIC = {"anthropic-version": "2023-06-01"}
+MODELS = ["m", "org/big", "nick"]
+"""Globs cannot be listed."""
+
+
+async def ask(house: House, path: str, method: str = "GET", **headers: str) -> httpx.Response:
+    """Over ASGI, without a socket."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    front = FrontDoor(house.services, house.services.settings.server.path_prefix)
+    transport = httpx.ASGITransport(front)  # type: ignore[arg-type]
+    async with httpx.AsyncClient(transport=transport, base_url="http://gate") as client:
+        return await client.request(method, path, headers=named)
+
+
+# ---- surfaces
+
+
+@pytest.mark.parametrize("prefix", ["/llm", ""])
+async def test_a_surface_under_every_prefix(house: House, hands: Hands, prefix: str) -> None:
+    client = await house.ask(path=prefix + "/v1/messages")
+    turn = await hands.turn()
+    assert turn.request.line == b"POST /v1/messages HTTP/1.1"
+    await turn.complete()
+    assert await client.body() == ANSWER
+
+
+async def test_only_under_those_of_the_settings(open_house: OpenHouse, hands: Hands) -> None:
+    house = await open_house(server={"path_prefix": ["/ai"]})
+    for path in ("/v1/messages", "/llm/v1/messages", "/ai/v1/messages/", "/ai/ai/v1/messages"):
+        assert (await (await house.ask(path=path)).head()).status == 404
+    client = await house.ask(path="/ai/v1/messages")
+    await (await hands.turn()).complete()
+    assert (await client.head()).status == 200
+    await client.body()
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH"])
+@pytest.mark.parametrize("path", ["/llm/v1/messages", "/v1/chat/completions"])
+async def test_a_surface_takes_post_only(house: House, path: str, method: str) -> None:
+    """F68."""
+    answer = await ask(house, path, method)
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+    assert answer.headers["llmgate-code"] == "METHOD_NOT_ALLOWED"
+    assert ("type" in answer.json()) == ("messages" in path)
+    assert "(METHOD_NOT_ALLOWED)" in answer.json()["error"]["message"]
+    assert house.events == []
+
+
+@pytest.mark.parametrize("path", ["/", "/v1", "/v2/messages", "/llm", "/llm/v1/embeddings", "/upstream/a/x", "/%00"])
+async def test_unknown_paths(house: House, path: str) -> None:
+    for method in ("GET", "POST"):
+        plain = await ask(house, path, method)
+        assert (plain.status_code, plain.headers["llmgate-code"]) == (404, "NOT_FOUND")
+        assert plain.json()["error"]["type"] == "invalid_request_error"
+        anthropic = await ask(house, path, method, **ANTHROPIC)
+        assert anthropic.json()["error"]["type"] == "not_found_error"
+        assert anthropic.headers["content-type"] == "application/json"
+    assert house.events == []
+
+
+# ---- HTTP as others speak it (F68)
+
+
+async def exchange(house: House, request: bytes) -> bytes:
+    client = await Client.connect(house.port)
+    client.send(request)
+    return await client.wait_closed()
+
+
+async def test_http_1_0_and_connection_close(house: House, hands: Hands) -> None:
+    body = request_body("m", stream=False)
+    for version, header in (("1.0", ""), ("1.1", "connection: close\r\n")):
+        client = await Client.connect(house.port)
+        head = f"POST /v1/messages HTTP/{version}\r\nhost: x\r\n{header}content-length: {len(body)}\r\n\r\n"
+        client.send(head.encode() + body)
+        await (await hands.turn()).complete()
+        answered = await client.head()
+        assert (answered.status, answered.headers["connection"]) == (200, "close")
+        await client.body()
+        assert await client.wait_closed() == b""
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"CONNECT upstream:80 HTTP/1.1\r\nhost: upstream:80\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"garbage\r\n\r\n",
+        b"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nxxxxx",
+    ],
+    ids=["connect", "http2", "garbage", "two-lengths"],
+)
+async def test_what_is_not_for_us_is_a_400_and_closed(house: House, request_bytes: bytes) -> None:
+    assert (await exchange(house, request_bytes)).startswith(b"HTTP/1.1 400 ")
+    assert house.events == []
+    house.expected_log.append("Invalid HTTP request received.")
+
+
+# ---- models
+
+
+async def test_models_in_openais_shape(house: House) -> None:
+    for path in ("/llm/v1/models", "/v1/models"):
+        listed = (await ask(house, path)).json()
+        assert listed["object"] == "list"
+        assert [model["id"] for model in listed["data"]] == MODELS
+        assert listed["data"][0] == {"id": "m", "object": "model", "created": 0, "owned_by": UPSTREAM}
+
+
+async def test_models_in_anthropics_shape(house: House) -> None:
+    listed = (await ask(house, "/llm/v1/models", **ANTHROPIC)).json()
+    assert [model["id"] for model in listed["data"]] == MODELS
+    first = {"type": "model", "id": "m", "display_name": "m", "created_at": "1970-01-01T00:00:00Z"}
+    assert listed["data"][0] == first
+    assert (listed["has_more"], listed["first_id"], listed["last_id"]) == (False, "m", "nick")
+
+
+async def test_without_any_model(house: House) -> None:
+    house.services.routes = Routes({UPSTREAM: Serves()})
+    assert (await ask(house, "/v1/models")).json() == {"object": "list", "data": []}
+    listed = (await ask(house, "/v1/models", **ANTHROPIC)).json()
+    assert listed == {"data": [], "has_more": False, "first_id": None, "last_id": None}
+
+
+@pytest.mark.parametrize("model", MODELS)
+async def test_one_model(house: House, model: str) -> None:
+    for prefix in ("", "/llm"):
+        plain = await ask(house, f"{prefix}/v1/models/{model}")
+        assert (plain.status_code, plain.json()["id"], plain.json()["object"]) == (200, model, "model")
+        anthropic = await ask(house, f"{prefix}/v1/models/{model}", **ANTHROPIC)
+        assert (anthropic.json()["type"], anthropic.json()["display_name"]) == ("model", model)
+
+
+@pytest.mark.parametrize("model", ["nobody", "m-*", "m-1", "big", ""])
+async def test_a_model_that_is_not_listed(house: House, model: str) -> None:
+    plain = await ask(house, f"/v1/models/{model}")
+    assert (plain.status_code, plain.json()["error"]["code"]) == (404, "NOT_FOUND")
+    anthropic = await ask(house, f"/v1/models/{model}", **ANTHROPIC)
+    assert anthropic.json()["error"]["type"] == "not_found_error"
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/llm/v1/models/m", "/healthz", "/readyz"])
+async def test_these_are_only_read(house: House, path: str) -> None:
+    answer = await ask(house, path, "POST")
+    assert (answer.status_code, answer.headers["llmgate-code"]) == (405, "METHOD_NOT_ALLOWED")
+    assert {word.strip() for word in answer.headers["allow"].split(",")} == {"GET", "HEAD"}
+    assert (await ask(house, path, "HEAD")).status_code == 200
+
+
+# ---- its own health
+
+
+async def ready(house: House, query: str = "") -> tuple[int, Any]:
+    answer = await ask(house, "/readyz" + query)
+    return answer.status_code, answer.json()
+
+
+async def test_it_lives(house: House) -> None:
+    answer = await ask(house, "/healthz")
+    assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+
+
+async def test_it_is_ready(house: House) -> None:
+    checks = {UPSTREAM: "open", "llmgate": "listening"}
+    assert await ready(house) == (200, {"ready": True, "checks": checks})
+    assert await ready(house, f"?upstream={UPSTREAM}") == (200, {"ready": True, "checks": checks})
+    unknown = {"ready": False, "checks": {"nobody": "unknown upstream"}}
+    assert await ready(house, "?upstream=nobody") == (404, unknown)
+
+
+async def test_a_paused_upstream_is_not_ready_but_llmgate_is(house: House) -> None:
+    house.gate.set_paused(True, 0.0)
+    checks = {UPSTREAM: "paused", "llmgate": "listening"}
+    assert await ready(house) == (200, {"ready": True, "checks": checks})
+    assert await ready(house, f"?upstream={UPSTREAM}") == (503, {"ready": False, "checks": checks})
+
+
+async def test_while_it_drains_it_is_not_ready(house: House) -> None:
+    house.services.draining = True
+    house.services.admission.close()
+    checks = {UPSTREAM: "closed", "llmgate": "draining"}
+    assert await ready(house) == (503, {"ready": False, "checks": checks})
+    assert (await ask(house, "/healthz")).status_code == 200
+
+
+async def test_anything_but_http_is_starlettes_to_refuse(house: House) -> None:
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        return {"type": "websocket.connect"}
+
+    scope = {"type": "websocket", "path": "/v1/messages", "headers": [], "query_string": b""}
+    await house.http._server.config.loaded_app(scope, receive, send)
+    assert json.dumps(sent[0]).count("websocket.close") == 1
