@@ -148,8 +148,9 @@ class Daemon:
         front.close_listeners()
         self._feed.announce()
         self._admission.close()
-        logger.info("stopping: %d running get %gs to end", len(running), self._services.settings.server.drain_timeout)
-        await self._wait_drained(self._services.settings.server.drain_timeout)
+        seconds = self._services.settings.server.drain_timeout
+        logger.info("stopping: %d running get %gs to end", self._count_running(), seconds)
+        await self._wait_drained(seconds)
         for exchange in running:
             exchange.stop(Refused("llmgate: llmgate is stopping, this request was cut (REFUSED)"))
         try:
@@ -170,7 +171,12 @@ class Daemon:
                 for task in ends:
                     task.cancel()
         except TimeoutError:
-            logger.warning("drain_timeout is over: %d requests are cut", len(self._services.running))
+            if count := self._count_running():
+                logger.warning("drain_timeout is over: %d requests are cut", count)
+
+    def _count_running(self) -> int:
+        """Those who have a slot: whoever was dismissed is among the exchanges until it is told."""
+        return sum(self._admission.gate(name).statistics().running for name in self._admission.upstreams())
 
     def _bind(self, address: str, stack: ExitStack) -> socket.socket:
         if address.startswith("unix:"):

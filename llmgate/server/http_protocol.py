@@ -1,12 +1,15 @@
-"""uvicorn's HTTP/1.1 protocol with two things that a gate cannot do without.
+"""uvicorn's HTTP/1.1 protocol with three things that a gate cannot do without.
 
 - A second request on a connection whose first is not answered yet (pipelining) is dropped and the connection closes
   after the first answer. uvicorn would stop reading instead, and so never learn that the waiting client has left.
 - `scope["extensions"]["llmgate.abort"]()` closes the connection at once: a plain close waits for ever for a client that
   has stopped reading, and an answer that breaks off must not look complete.
+- A request that offers an upgrade (Java's HttpClient and `curl --http2` offer h2c with every first one) is answered in
+  HTTP/1.1, as RFC 9110 7.8 allows: the parser would take its body for the other protocol.
 """
 
 import asyncio
+import re
 import socket
 import sys
 from typing import cast
@@ -16,6 +19,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 KEEPALIVE_IDLE_SECONDS = 30
 USER_TIMEOUT_MS = 60_000
 """A peer that acknowledges nothing for so long is gone (RFC 5482): a machine that lost power sends no FIN."""
+
+
+_OFFER = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
+_NO_OFFER = b"\r\nx-offer:"
 
 
 class GateProtocol(HttpToolsProtocol):
@@ -28,6 +35,11 @@ class GateProtocol(HttpToolsProtocol):
         raw = transport.get_extra_info("socket")
         if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
             _watch_peer(cast("socket.socket", raw))
+
+    def data_received(self, data: bytes) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            data = _OFFER.sub(_NO_OFFER, data)
+        super().data_received(data)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()

@@ -35,13 +35,13 @@ def no_upstream(width: int) -> list[Line]:
 
 def no_traffic(status: Status, frame: Frame, width: int) -> list[Line]:
     """The base URLs that clients need; the first address stands for all."""
-    origin = frame.clean(base_origin(status.listen))
+    base = frame.clean(base_origin(status.listen) + next(iter(status.path_prefix), ""))
     texts = [
         "",
         "No request has come since the daemon started. Base URLs for clients:",
         "",
-        f"  Anthropic             {origin}/llm",
-        f"  OpenAI                {origin}/llm/v1",
+        f"  Anthropic             {base}",
+        f"  OpenAI                {base}/v1",
         "",
         "To see requests wait without a server of your own: llmgate demo",
     ]

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime, tzinfo
 
 from llmgate.adminapi import EventView, RequestView
-from llmgate.tui.cells import Line, Span, cut, pad, width_of_line
+from llmgate.tui.cells import Line, Span, cut, pad, shorten, width_of_line
 from llmgate.tui.columns import WIDE, Frame, table
 from llmgate.tui.figures import age
 from llmgate.tui.model import Lane
-from llmgate.tui.tables import RUNNING, UPSTREAMS, WAITING, Waiter
+from llmgate.tui.tables import RUNNING, SESSION_WIDTH, UPSTREAMS, WAITING, Waiter
 
 TALL = 34
 LOUD_OUTCOMES = frozenset(("queue_full", "queue_timeout"))
@@ -207,7 +207,14 @@ def _event(event: EventView, frame: Frame, look: Look, name_width: int) -> Line:
     ]
     if look.width >= WIDE:
         line.append(Span(pad(cut(frame.clean(event.request_id), 12, more), 12) + "  ", "dim"))
-    return [*line, Span(cut(rest, look.width - width_of_line(line), more))]
+    said = "  ".join([rest, *_who(event, frame)]) if rest else "  ".join(_who(event, frame))
+    return [*line, Span(cut(said, look.width - width_of_line(line), more))]
+
+
+def _who(event: EventView, frame: Frame) -> list[str]:
+    """Client, session and purpose, as far as they are known."""
+    session = shorten(frame.clean(event.session), SESSION_WIDTH)
+    return [text for text in (frame.clean(event.client), session, frame.clean(event.purpose)) if text]
 
 
 def _split(text: str) -> tuple[str, str]:

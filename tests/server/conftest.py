@@ -15,8 +15,6 @@ from tests.server.house import House, OpenHouse
 ON_BOTH_LOOPS = {"test_exchange.py", "test_http_protocol.py", "test_http_server.py", "test_admin.py"}
 
 
-
-
 def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> dict[str, Callable[[], object]]:
     loops: dict[str, Callable[[], object]] = {"asyncio": asyncio.new_event_loop}
     return loops | ({"uvloop": uvloop.new_event_loop} if item.path.name in ON_BOTH_LOOPS else {})

@@ -191,8 +191,8 @@ class House(Guests):
 
 
 class _Lines(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
+    def __init__(self, level: int) -> None:
+        super().__init__(level)
         self.lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -200,9 +200,9 @@ class _Lines(logging.Handler):
 
 
 @contextmanager
-def logged() -> Iterator[list[str]]:
-    """The lines from WARNING up that were logged inside."""
-    handler = _Lines()
+def logged(level: int = logging.WARNING) -> Iterator[list[str]]:
+    """The lines from this level up that were logged inside."""
+    handler = _Lines(level)
     root = logging.getLogger()
     root.addHandler(handler)
     try:

@@ -56,8 +56,9 @@ async def test_a_surface_takes_post_only(house: House, path: str, method: str) -
     answer = await ask(house, path, method)
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
     assert answer.headers["llmgate-code"] == "METHOD_NOT_ALLOWED"
-    assert ("type" in answer.json()) == ("messages" in path)
-    assert "(METHOD_NOT_ALLOWED)" in answer.json()["error"]["message"]
+    if method != "HEAD":
+        assert ("type" in answer.json()) == ("messages" in path)
+        assert "(METHOD_NOT_ALLOWED)" in answer.json()["error"]["message"]
     assert house.events == []
 
 

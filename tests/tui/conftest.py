@@ -56,6 +56,7 @@ def status(upstreams: list[UpstreamView], **fields: Any) -> Status:
         "now_ms": NOW,
         "state": "running",
         "listen": ["127.0.0.1:8080"],
+        "path_prefix": ["/llm", ""],
         "config": "/etc/llmgate/llmgate.toml",
         "socket": "/run/llmgate/admin.sock",
         "upstreams": upstreams,
@@ -112,9 +113,18 @@ def documented() -> FeedItem:
         ),
         event(98, "mode_changed", "vllm-a100", "held (was open)", at="2026-11-30T14:01:21+00:00"),
         event(
-            99, "admitted", "ha-llm", "dispatched after 5730ms", at="2026-11-30T14:02:22+00:00", request_id="q-7f3a1c"
+            99,
+            "admitted",
+            "ha-llm",
+            "dispatched after 5730ms",
+            at="2026-11-30T14:02:22+00:00",
+            request_id="q-7f3a1c",
+            client="opencode",
+            session="ses_dd4918gY",
         ),
-        event(100, "queued", "ha-llm", "queued (depth 3)", request_id="q-7f3a27"),
+        event(
+            100, "queued", "ha-llm", "queued (depth 3)", request_id="q-7f3a27", client="web", purpose="session-title"
+        ),
     ]
     return snapshot(upstreams, requests, events)
 

@@ -152,6 +152,11 @@ class TestEvents:
         assert " 14:02:28 queued        ha-llm    depth 3" in self.lines(sample, 80)
         assert " 14:02:28 queued        ha-llm    q-1           depth 3" in self.lines(sample, 120)
 
+    def test_who_it_was(self, sample: Any) -> None:
+        told = {"client": "dsh", "session": "a3f9c0d1-77c1", "purpose": "compaction"}
+        assert " 14:02:28 queued        ha-llm    depth 3  dsh  a3f9..c1  compaction" in self.lines(sample, 80, **told)
+        assert " 14:02:28 dreamt        ha-llm    dsh" in self.lines(sample, 80, text="dreamt", client="dsh")
+
     def test_texts_of_every_shape_and_a_bad_time(self, sample: Any) -> None:
         assert " -        limits        ha-llm    changed: a=1 (was 2)" in self.lines(
             sample, 80, text="limits changed: a=1 (was 2)", at="teatime"

@@ -1,0 +1,460 @@
+"""The daemon in this process: how it starts, or refuses to; what it shows; the order in which it comes down."""
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import certifi
+import pytest
+from gateprocess import CHAT, MESSAGES, request_body
+from hands import ANSWER, START, STOP, Hands, Turn
+from puppet import LIVENESS_SECONDS, Connection, Puppet
+from pydantic import SecretStr
+from rawclient import Client, data_of, name_of
+
+from llmgate import daemon as daemon_module
+from llmgate.adminapi import Status
+from llmgate.config.load import Loaded, load
+from llmgate.config.settings import UpstreamSettings
+from llmgate.core.events import Limits
+from llmgate.daemon import Daemon, limits_of, make_upstream, serve
+from llmgate.server.sockets import UnixSocket, bind_listen
+from llmgate.upstreams.answer import Timeouts
+from llmgate.upstreams.stock import StockTransport
+from llmgate.upstreams.transport import WireTransport
+from tests.server.house import logged
+
+
+def loaded(folder: Path, url: str = "http://127.0.0.1:1", upstream: dict[str, Any] | None = None, **server: Any) -> Loaded:
+    one = {"url": url, "models": ["m"], "max_concurrent": 1, "release_timeout": 0, **(upstream or {})}
+    overrides = {
+        "server": {"listen": ["127.0.0.1:0"], **server},
+        "admin": {"socket": str(folder / "run" / "admin.sock")},
+        "log": {"format": "text"},
+        "upstreams": {"a": one},
+    }
+    return load(None, environ={"KEY": "secret"}, overrides=overrides)
+
+
+class Running:
+    """A daemon that runs while the block does; `over` is its end."""
+
+    def __init__(self, settings: Loaded) -> None:
+        self.loaded = settings
+        self.daemon: Daemon
+        self.over: asyncio.Future[None]
+        self.complaints: list[Any] = []
+
+    async def __aenter__(self) -> Self:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: self.complaints.append(context))
+        self.daemon = Daemon(self.loaded)
+        self.over = asyncio.ensure_future(self._run())
+        while not (self.over.done() or (self.daemon._listen and await self.is_up())):
+            await asyncio.sleep(0.002)
+        return self
+
+    async def _run(self) -> None:
+        with ExitStack() as stack:
+            await self.daemon.run(stack)
+
+    async def is_up(self) -> bool:
+        try:
+            await self.look("/healthz")
+        except OSError:
+            return False
+        return True
+
+    async def __aexit__(self, *_: object) -> None:
+        self.daemon.stop()
+        self.daemon.stop()
+        await self.wait_over()
+        await Client.close_all()
+        assert self.complaints == []
+
+    async def wait_over(self) -> None:
+        async with asyncio.timeout(LIVENESS_SECONDS):
+            await self.over
+
+    @property
+    def port(self) -> int:
+        return int(self.daemon._listen[0].rpartition(":")[2])
+
+    async def look(self, path: str) -> Any:
+        """JSON of the admin socket."""
+        reader, writer = await asyncio.open_unix_connection(str(self.daemon._socket))
+        writer.write(f"GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".encode())
+        answer = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        return json.loads(answer.partition(b"\r\n\r\n")[2])
+
+    async def ask(self, *, path: str = MESSAGES, stream: bool = True) -> Client:
+        client = await Client.connect(self.port)
+        client.post(path, request_body("m", stream=stream))
+        return client
+
+    async def wait(self, condition: Callable[[Status], bool]) -> None:
+        async with asyncio.timeout(LIVENESS_SECONDS):
+            while not condition(self.daemon.status()):  # noqa: ASYNC110
+                await asyncio.sleep(0.002)
+
+    async def fill(self, hands: Hands) -> tuple[Client, Turn, Client, Client]:
+        """One runs, and two wait: with a stream, without."""
+        running = await self.ask()
+        turn = await hands.turn()
+        await turn.begin()
+        await running.head()
+        streaming = await self.ask()
+        await self.wait(lambda status: status.upstreams[0].waiting == 1)
+        silent = await self.ask(stream=False)
+        await self.wait(lambda status: status.upstreams[0].waiting == 2)
+        await streaming.frame()
+        return running, turn, streaming, silent
+
+
+@pytest.fixture
+async def hands() -> AsyncIterator[Hands]:
+    async with Hands() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def log_lines() -> Iterator[list[str]]:
+    """From INFO up; `serve` puts its own handler in, which is taken out again."""
+    root, own = logging.getLogger(), logging.getLogger("llmgate")
+    before = root.handlers, root.level, own.level, logging.raiseExceptions
+    with logged(logging.INFO) as lines:
+        own.setLevel(logging.INFO)
+        yield lines
+    root.handlers, level, own_level, logging.raiseExceptions = before
+    root.setLevel(level)
+    own.setLevel(own_level)
+
+
+# ---- coming down
+
+
+async def test_told_to_stop_it_ends_in_order(tmp_path: Path, hands: Hands, log_lines: list[str]) -> None:
+    """F76: nobody new, the waiting are dismissed, the running go on to their end, the admin socket answers until then."""
+    async with Running(loaded(tmp_path, hands.url)) as running:
+        client, turn, streaming, silent = await running.fill(hands)
+        kept = await Client.connect(running.port)
+        running.daemon.stop()
+        assert name_of((await streaming.frames())[-1]) == "error"
+        assert ((await silent.head()).status, (await silent.json())["error"]["type"]) == (503, "overloaded_error")
+        assert (await running.look("/v1/status"))["state"] == "stopping"
+        with pytest.raises(ConnectionRefusedError):
+            await running.ask()
+        kept.post(CHAT, request_body("m"))
+        assert (await kept.head()).headers["llmgate-code"] == "REFUSED"
+        assert not running.over.done()
+        await turn.end()
+        assert await client.body() == START + STOP
+        await running.wait_over()
+        assert not running.daemon._socket.exists()
+    assert hands.untaken == 0
+    assert log_lines[-1] == "stopped"
+    assert [line for line in log_lines if line.startswith("stopping: 1 running get 300s")]
+
+
+async def test_past_drain_timeout_the_running_are_cut(tmp_path: Path, hands: Hands, log_lines: list[str]) -> None:
+    async with Running(loaded(tmp_path, hands.url, drain_timeout=0.02)) as running:
+        client, turn, *_ = await running.fill(hands)
+        running.daemon.stop()
+        error = (await client.frames())[-1]
+        assert "this request was cut (REFUSED)" in data_of(error)["error"]["message"]
+        await turn.wait_closed()
+        await running.wait_over()
+    assert "drain_timeout is over: 1 requests are cut" in log_lines
+
+
+async def test_told_twice_it_cuts_at_once(tmp_path: Path, hands: Hands, log_lines: list[str]) -> None:
+    async with Running(loaded(tmp_path, hands.url)) as running:
+        client, turn, *_ = await running.fill(hands)
+        running.daemon.stop()
+        await running.wait(lambda status: status.state == "stopping")
+        assert not running.over.done()
+        running.daemon.stop()
+        assert name_of((await client.frames())[-1]) == "error"
+        await turn.wait_closed()
+        await running.wait_over()
+    assert not [line for line in log_lines if "drain_timeout" in line]
+
+
+async def test_a_client_that_does_not_take_its_error_is_not_waited_for(
+    tmp_path: Path, hands: Hands, log_lines: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(daemon_module, "CUT_SECONDS", 0.02)
+    async with Running(loaded(tmp_path, hands.url)) as running:
+        client = await Client.connect(running.port, receive_buffer=4096)
+        client.post(MESSAGES, request_body("m"))
+        turn = await hands.turn()
+        await turn.begin()
+        sending = asyncio.ensure_future(turn.say(*[ANSWER * 100] * 2000))
+        (exchange,) = list(running.daemon._services.running)
+        async with asyncio.timeout(LIVENESS_SECONDS):
+            while not exchange._reply.blocked:  # type: ignore[attr-defined]  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+        running.daemon.stop()
+        running.daemon.stop()
+        await running.wait_over()
+        with pytest.raises(ConnectionError):
+            await sending
+    assert "1 clients did not take their error in time" in log_lines
+
+
+@pytest.mark.parametrize("drain_timeout", [0, 300])
+async def test_with_nobody_there_it_stops_at_once(tmp_path: Path, log_lines: list[str], drain_timeout: float) -> None:
+    async with Running(loaded(tmp_path, drain_timeout=drain_timeout)) as running:
+        running.daemon.stop()
+        await running.wait_over()
+    told = [line.split()[0] for line in log_lines if line != "a closed (was open)"]
+    assert told == ["listening", "stopping:", "stopped"]
+
+
+async def test_watchers_see_it_stop_and_are_closed(tmp_path: Path, hands: Hands) -> None:
+    async with Running(loaded(tmp_path, hands.url)) as running:
+        _, turn, *_ = await running.fill(hands)
+        reader, writer = await asyncio.open_unix_connection(str(running.daemon._socket))
+        writer.write(b"GET /v1/events HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert b'"state":"running"' in await reader.readuntil(b"\n\n\r\n")
+        running.daemon.stop()
+        assert b'"state":"stopping"' in await reader.readuntil(b'"stopping"')
+        await turn.end()
+        await reader.read()
+        writer.close()
+        await running.wait_over()
+
+
+async def test_nothing_is_left_of_it(tmp_path: Path, hands: Hands) -> None:
+    before, files = asyncio.all_tasks(), []
+    for _ in range(3):
+        async with Running(loaded(tmp_path, hands.url)) as running:
+            client, turn, *_ = await running.fill(hands)
+            running.daemon.stop()
+            await turn.end()
+            await client.body()
+            await running.wait_over()
+        await hands.wait_all_closed()
+        files.append(len(os.listdir("/dev/fd")))
+    assert files[1] == files[2]
+    assert {task for task in asyncio.all_tasks() - before if "llmgate" in repr(task)} == set()
+
+
+# ---- starting
+
+
+@pytest.fixture
+def taken(tmp_path: Path) -> Iterator[str]:
+    with bind_listen("127.0.0.1:0") as bound:
+        yield f"127.0.0.1:{bound.getsockname()[1]}"
+
+
+def test_a_port_in_use(tmp_path: Path, taken: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert serve(loaded(tmp_path, listen=[taken])) == os.EX_UNAVAILABLE
+    assert f"llmgate: cannot listen on {taken}: Address already in use" in capsys.readouterr().err
+    assert not (tmp_path / "run" / "admin.sock").exists()
+
+
+def test_a_socket_in_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "run" / "admin.sock"
+    with UnixSocket(path, mode=0o600, private=True):
+        assert serve(loaded(tmp_path)) == os.EX_UNAVAILABLE
+        assert path.exists()
+    assert f"llmgate: another llmgate answers on {path}" in capsys.readouterr().err
+
+
+def test_a_file_where_the_socket_should_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "run" / "admin.sock"
+    path.parent.mkdir(mode=0o700)
+    path.write_text("precious")
+    assert serve(loaded(tmp_path)) == os.EX_NOPERM
+    assert path.read_text() == "precious"
+    assert "exists and is not a socket" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_serves_until_a_signal(tmp_path: Path, capsys: pytest.CaptureFixture[str], number: signal.Signals) -> None:
+    settings = loaded(tmp_path)
+    path = tmp_path / "run" / "admin.sock"
+    settings = Loaded(settings.settings, settings.path, ("llmgate: a warning",), settings.api_keys)
+
+    def send() -> None:
+        deadline = time.monotonic() + LIVENESS_SECONDS
+        while time.monotonic() < deadline:
+            with socket.socket(socket.AF_UNIX) as probe:
+                if probe.connect_ex(str(path)) == 0:
+                    probe.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+                    probe.recv(100)
+                    break
+            time.sleep(0.005)
+        os.kill(os.getpid(), number)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    assert serve(settings) == 0
+    sender.join()
+    told = capsys.readouterr().err
+    assert "llmgate: a warning\n" in told
+    assert "listening on http://127.0.0.1:" in told
+    assert told.endswith("llmgate: stopped\n")
+
+
+async def test_it_listens_on_every_kind_of_address(tmp_path: Path) -> None:
+    unix = f"unix:{tmp_path}/clients.sock"
+    addresses = ["127.0.0.1:0", unix]
+    try:
+        bind_listen("[::1]:0").close()
+    except Exception:
+        has_ipv6 = False
+    else:
+        has_ipv6 = True
+        addresses.append("[::1]:0")
+    async with Running(loaded(tmp_path, listen=addresses)) as running:
+        listen = running.daemon.status().listen
+        assert listen[0].startswith("http://127.0.0.1:")
+        assert listen[1] == unix
+        assert not has_ipv6 or listen[2].startswith("http://[::1]:")
+        assert (tmp_path / "clients.sock").stat().st_mode & 0o777 == 0o660
+        assert (tmp_path / "run" / "admin.sock").stat().st_mode & 0o777 == 0o600
+        reader, writer = await asyncio.open_unix_connection(f"{tmp_path}/clients.sock")
+        writer.write(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        assert (await reader.read()).startswith(b"HTTP/1.1 200 OK")
+        writer.close()
+    assert not (tmp_path / "clients.sock").exists()
+
+
+async def test_without_a_socket_of_its_own_it_takes_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daemon_module, "default_admin_socket", lambda *_: tmp_path / "default.sock")
+    settings = load(None, environ={}, overrides={"upstreams": {"a": {"url": "http://x", "max_concurrent": 1}}})
+    assert Daemon(settings).status().socket == str(tmp_path / "default.sock")
+
+
+# ---- looking
+
+
+async def test_what_it_shows(tmp_path: Path, hands: Hands) -> None:
+    async with Running(loaded(tmp_path, hands.url)) as running:
+        client, turn, *waiters = await running.fill(hands)
+        status = await running.look("/v1/status")
+        assert (status["pid"], status["state"], status["config"]) == (os.getpid(), "running", "")
+        assert status["socket"] == str(tmp_path / "run" / "admin.sock")
+        assert status["listen"] == [f"http://127.0.0.1:{running.port}"]
+        (upstream,) = status["upstreams"]
+        assert (upstream["name"], upstream["url"], upstream["state"]) == ("a", hands.url, "full")
+        assert (upstream["running"], upstream["waiting"]) == (1, 2)
+        requests = (await running.look("/v1/requests"))["requests"]
+        assert [request["state"] for request in requests] == ["waiting", "waiting", "running"]
+        assert [request["stream"] for request in requests] == [True, False, True]
+        assert upstream["oldest_arrived_ms"] == requests[0]["arrived_ms"]
+        for waiter in waiters:
+            waiter.fin()
+        await running.wait(lambda status: status.upstreams[0].waiting == 0)
+        await turn.end()
+        await client.body()
+        done = (await running.look("/v1/requests?state=all"))["requests"]
+        assert [request["outcome"] for request in done][0] == "completed"
+        assert sorted(request["outcome"] for request in done) == ["abandoned", "abandoned", "completed"]
+        assert (await running.look("/v1/status"))["upstreams"][0]["oldest_arrived_ms"] is None
+
+
+async def test_auto_takes_the_servers_slots_and_its_models(tmp_path: Path) -> None:
+    async def script(connection: Connection) -> None:
+        while True:
+            path = (await connection.read_request()).line.split()[1]
+            body = b'{"total_slots":3}' if path == b"/props" else b'{"data":[{"id":"found"}]}'
+            await connection.send(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
+
+    async with Puppet(script) as puppet:
+        async with Running(loaded(tmp_path, puppet.url, {"max_concurrent": "auto", "models": []})) as running:
+            await running.wait(lambda status: status.upstreams[0].max_concurrent == 3)
+            services = running.daemon._services
+            await running.wait(lambda _: [name for name, _ in services.routes.models()] == ["found"])
+        await puppet.wait_all_closed()
+
+
+# ---- from the settings
+
+
+def settings_of(**upstream: Any) -> UpstreamSettings:
+    one = {"url": "http://127.0.0.1:1", "max_concurrent": 1, **upstream}
+    return load(None, environ={}, overrides={"upstreams": {"a": one}}).settings.upstreams["a"]
+
+
+@pytest.mark.parametrize(
+    ("upstream", "limits"),
+    [
+        ({}, Limits(1, None, None)),
+        ({"max_concurrent": "auto"}, Limits(1, None, None)),
+        ({"max_concurrent": 0}, Limits(0, None, None)),
+        ({"max_concurrent": 4, "max_queued": 0, "queue_timeout": "5m"}, Limits(4, 0, 300.0)),
+        ({"max_concurrent": 4, "queue_timeout": 0, "queue_timeout_nonstream": 5}, Limits(4, None, None)),
+    ],
+)
+def test_limits(upstream: dict[str, Any], limits: Limits) -> None:
+    assert limits_of(settings_of(**upstream)) == limits
+
+
+@pytest.mark.parametrize(
+    ("upstream", "kind"),
+    [
+        ({}, WireTransport),
+        ({"transport": "httpx"}, StockTransport),
+        ({"url": "https://127.0.0.1:1", "ca_file": certifi.where()}, WireTransport),
+        ({"url": "https://127.0.0.1:1", "transport": "httpx"}, StockTransport),
+    ],
+)
+async def test_transports(upstream: dict[str, Any], kind: type) -> None:
+    made = make_upstream("a", settings_of(**upstream), "")
+    assert made.name == "a"
+    assert type(made._transport) is kind
+    await made.aclose()
+
+
+async def test_timeouts_and_path() -> None:
+    clocks = {"connect_timeout": 1, "first_byte_timeout": "2s", "idle_timeout": 3, "total_timeout": 4}
+    made = make_upstream("a", settings_of(url="http://127.0.0.1:1/api/", **clocks), "")
+    assert (made._timeouts, made._base_path) == (Timeouts(1.0, 2.0, 3.0, 4.0), b"/api")
+    assert make_upstream("a", settings_of(), "")._timeouts == Timeouts(connect=5.0)
+
+
+KEYS = [
+    ("/v1/messages", {"api_key_env": "KEY"}, "Bearer secret", "secret"),
+    ("/v1/chat/completions", {"api_key_env": "KEY"}, "Bearer secret", None),
+    ("/v1/messages", {}, None, None),
+    ("/v1/messages", {"api_key_env": "KEY", "forward_auth": True}, "Bearer client", None),
+    ("/v1/messages", {"forward_auth": True}, "Bearer client", None),
+    ("/v1/messages", {"headers": {"Authorization": "Basic x"}}, "Basic x", None),
+]
+
+
+@pytest.mark.parametrize(("path", "upstream", "bearer", "key"), KEYS)
+async def test_keys_on_the_wire(
+    tmp_path: Path, hands: Hands, path: str, upstream: dict[str, Any], bearer: str | None, key: str | None
+) -> None:
+    """The client's own key only where the settings say so, else the upstream's, as its surface wants it."""
+    async with Running(loaded(tmp_path, hands.url, {"headers": {"X-Team": "b"}, **upstream})) as running:
+        client = await Client.connect(running.port)
+        client.post(path, request_body("m"), {"authorization": "Bearer client", "cookie": "a=b"})
+        turn = await hands.turn()
+        found = [turn.request.header(name) for name in (b"authorization", b"x-api-key", b"cookie")]
+        assert found == [bearer and bearer.encode(), key and key.encode(), None]
+        assert turn.request.header(b"x-team") == (None if "headers" in upstream else b"b")
+        await turn.complete()
+        assert (await client.head()).status == 200
+        await client.body()
+
+
+def test_a_key_is_not_shown(tmp_path: Path) -> None:
+    settings = loaded(tmp_path, upstream={"api_key_env": "KEY"})
+    assert settings.api_keys == {"a": SecretStr("secret")}
+    assert "secret" not in repr(settings)
