@@ -34,7 +34,9 @@ from llmgate.upstreams.transport import WireTransport
 from tests.server.house import logged
 
 
-def loaded(folder: Path, url: str = "http://127.0.0.1:1", upstream: dict[str, Any] | None = None, **server: Any) -> Loaded:
+def loaded(
+    folder: Path, url: str = "http://127.0.0.1:1", upstream: dict[str, Any] | None = None, **server: Any
+) -> Loaded:
     one = {"url": url, "models": ["m"], "max_concurrent": 1, "release_timeout": 0, **(upstream or {})}
     overrides = {
         "server": {"listen": ["127.0.0.1:0"], **server},
@@ -58,7 +60,7 @@ class Running:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: self.complaints.append(context))
         self.daemon = Daemon(self.loaded)
         self.over = asyncio.ensure_future(self._run())
-        while not (self.over.done() or (self.daemon._listen and await self.is_up())):
+        while not (self.over.done() or (self.daemon._listen and await self.is_up())):  # noqa: ASYNC110
             await asyncio.sleep(0.002)
         return self
 
@@ -144,7 +146,7 @@ def log_lines() -> Iterator[list[str]]:
 
 
 async def test_told_to_stop_it_ends_in_order(tmp_path: Path, hands: Hands, log_lines: list[str]) -> None:
-    """F76: nobody new, the waiting are dismissed, the running go on to their end, the admin socket answers until then."""
+    """F76: nobody new, the waiting are dismissed, the running go on to their end; the admin socket answers."""
     async with Running(loaded(tmp_path, hands.url)) as running:
         client, turn, streaming, silent = await running.fill(hands)
         kept = await Client.connect(running.port)
@@ -333,7 +335,9 @@ async def test_it_listens_on_every_kind_of_address(tmp_path: Path) -> None:
     assert not (tmp_path / "clients.sock").exists()
 
 
-async def test_without_a_socket_of_its_own_it_takes_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_socket_of_its_own_it_takes_the_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(daemon_module, "default_admin_socket", lambda *_: tmp_path / "default.sock")
     settings = load(None, environ={}, overrides={"upstreams": {"a": {"url": "http://x", "max_concurrent": 1}}})
     assert Daemon(settings).status().socket == str(tmp_path / "default.sock")
@@ -362,7 +366,7 @@ async def test_what_it_shows(tmp_path: Path, hands: Hands) -> None:
         await turn.end()
         await client.body()
         done = (await running.look("/v1/requests?state=all"))["requests"]
-        assert [request["outcome"] for request in done][0] == "completed"
+        assert done[0]["outcome"] == "completed"
         assert sorted(request["outcome"] for request in done) == ["abandoned", "abandoned", "completed"]
         assert (await running.look("/v1/status"))["upstreams"][0]["oldest_arrived_ms"] is None
 

@@ -37,20 +37,24 @@ class GateProtocol(HttpToolsProtocol):
             _watch_peer(cast("socket.socket", raw))
 
     def data_received(self, data: bytes) -> None:
-        if self.cycle is None or self.cycle.response_complete:
+        if not self._is_answering:
             data = _OFFER.sub(_NO_OFFER, data)
         super().data_received(data)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self.scope["extensions"] = {"llmgate.abort": self._abort}  # type: ignore[dict-item]
-        cycle: RequestResponseCycle | None = self.cycle
-        if cycle is not None and not cycle.response_complete:
+        if self._is_answering:
             self._pipelined = True
-            cycle.keep_alive = False
+            self.cycle.keep_alive = False
+
+    @property
+    def _is_answering(self) -> bool:
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is not None and not cycle.response_complete
 
     def _abort(self) -> None:
-        if self.cycle is not None:
+        if self._is_answering:
             self.cycle.disconnected = True  # as it will be when that is told: an answer without an end is no fault now
         self.transport.abort()
 

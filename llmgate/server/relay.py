@@ -46,8 +46,8 @@ class Relay:
     def feed(self, data: bytes) -> None:
         try:
             self._pass(data)
-        except Exception:
-            self._break()
+        except Exception as error:
+            self._break(error)
 
     def _pass(self, data: bytes) -> None:
         watch, reply = self.watch, self._reply
@@ -70,8 +70,8 @@ class Relay:
             return False
         try:
             self._last += self.watch.finish()
-        except Exception:
-            self._break()
+        except Exception as error:
+            self._break(error)
             return False
         return self.is_told
 
@@ -98,9 +98,9 @@ class Relay:
         """Until the upstream's message is over; what broke it off, if anything did."""
         return await self._over
 
-    def _break(self) -> None:
-        """Called inside `except`. What came so far is not passed on any more."""
-        logger.exception("an answer could not be passed on")
+    def _break(self, error: Exception) -> None:
+        """A fault of ours: nothing more of the answer is passed on."""
+        logger.error("an answer could not be passed on", exc_info=error)
         self._broken = True
         self._set_over(GateError("llmgate: an internal error, see the log of llmgate (INTERNAL)"))
         self._answer.close()

@@ -49,9 +49,9 @@ class Call:
         if not self.connected.done():
             self.connected.set_result(None)
 
-    def refuse(self, error: BaseException | None = None) -> None:
+    def refuse(self) -> None:
         if not self.connected.done():
-            self.connected.set_exception(error or UpstreamDown("llmgate: no connection to the upstream (UPSTREAM_DOWN)"))
+            self.connected.set_exception(UpstreamDown("llmgate: no connection to the upstream (UPSTREAM_DOWN)"))
 
     @property
     def speaks(self) -> bool:

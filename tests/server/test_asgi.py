@@ -13,7 +13,7 @@ from llmgate.server.asgi import ClientLeft, headers_of, peer_of, read_body
 
 
 def pieces(*bodies: bytes, gone: bool = False) -> Any:
-    """A `receive` that gives the body so, and then waits for ever; `gone`: the client leaves instead of the last one."""
+    """A `receive` that gives the body so, then waits for ever; `gone`: the client leaves instead."""
     messages: list[Any] = [{"type": "http.request", "body": body, "more_body": True} for body in bodies]
     if gone:
         messages.append({"type": "http.disconnect"})
@@ -92,9 +92,7 @@ def test_of_a_header_that_comes_twice_the_last_counts() -> None:
     assert headers_of({"headers": [(b"a", b"1"), (b"b", b"2"), (b"a", b"3")]}) == {b"a": b"3", b"b": b"2"}
 
 
-@pytest.mark.parametrize(
-    ("client", "peer"), [(("::1", 80), "::1:80"), (("10.0.0.1", 5), "10.0.0.1:5"), (None, "unix")]
-)
+@pytest.mark.parametrize(("client", "peer"), [(("::1", 80), "::1:80"), (("10.0.0.1", 5), "10.0.0.1:5"), (None, "unix")])
 def test_the_peer(client: Any, peer: str) -> None:
     assert peer_of({"client": client}) == peer
 

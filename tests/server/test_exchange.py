@@ -23,6 +23,7 @@ from tests.server.house import UPSTREAM, House, OpenHouse, logged
 from tests.server.schedule import SCHEDULES, UPSTREAM_ERROR, Player
 from tests.server.stage import PLAIN, Stage, Wire, pass_time, play, settle
 
+
 async def begin_first(stage: Stage) -> None:
     stage.ask()
     await settle()
@@ -214,7 +215,14 @@ async def ended(stage: Stage) -> Wire:
 
 State = Callable[[Stage], Awaitable[Wire]]
 WAITING: list[State] = [waiting, waiting_in_silence]
-RUNNING: list[State] = [before_the_headers, streaming, streaming_after_a_wait, blocked, reading_a_whole, reading_an_error]
+RUNNING: list[State] = [
+    before_the_headers,
+    streaming,
+    streaming_after_a_wait,
+    blocked,
+    reading_a_whole,
+    reading_an_error,
+]
 
 
 async def finish_first(stage: Stage, wire: Wire) -> None:
@@ -757,8 +765,7 @@ class TestUpstreamFails:
             await client.chunk()
         turn.connection.close()
         with pytest.raises(CutOff):
-            while await client.chunk():
-                pass
+            await client.body()
         assert client.received.strip(b"x") == b"data: "
         assert house.outcomes == ["upstream_error"]
 
@@ -1003,8 +1010,7 @@ class TestSlowClients:
         await house.wait(lambda: house.taken == (0, 0, 0))
         assert house.outcomes == ["client_stalled"]
         with pytest.raises(CutOff):
-            while await client.chunk():
-                pass
+            await client.body()
 
     async def test_one_that_reads_nothing_and_leaves(self, house: House, hands: Hands) -> None:
         """F14."""
@@ -1034,7 +1040,7 @@ async def answer_all(hands: Hands) -> None:
 
 @pytest.mark.parametrize("cap", [1, 3])
 class TestStorms:
-    """F07, F13: a client leaves in the very moment in which something else happens to it; at the end nobody is missed."""
+    """F07, F13: a client leaves in the moment in which something else happens to it; at the end nobody is missed."""
 
     ROUNDS = 500
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import sys
 
 import pytest
 from gateprocess import MESSAGES, request_body
@@ -146,12 +147,14 @@ async def test_what_follows_an_abort_goes_nowhere(house: House, hands: Hands) ->
 
 
 def options(raw: socket.socket) -> list[int]:
+    names = (socket.TCP_KEEPIDLE, socket.TCP_USER_TIMEOUT)
     return [
         raw.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE),
-        *(raw.getsockopt(socket.IPPROTO_TCP, getattr(socket, name, 0)) for name in ("TCP_KEEPIDLE", "TCP_USER_TIMEOUT")),
+        *(raw.getsockopt(socket.IPPROTO_TCP, name) for name in names),
     ]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the options are Linux's")
 async def test_the_kernel_watches_the_peer(house: House) -> None:
     client = await Client.connect(house.port)
     client.send(HEALTH)
@@ -161,6 +164,7 @@ async def test_the_kernel_watches_the_peer(house: House) -> None:
     assert options(raw) == [1, http_protocol.KEEPALIVE_IDLE_SECONDS, http_protocol.USER_TIMEOUT_MS]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the options are Linux's")
 async def test_elsewhere_only_what_every_system_has(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_protocol.sys, "platform", "darwin")
     client = await Client.connect(house.port)

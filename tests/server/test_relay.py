@@ -15,7 +15,6 @@ from llmgate.protocols.surfaces import SURFACES
 from llmgate.server.relay import Relay
 from llmgate.server.reply import Reply
 from llmgate.telemetry.ledger import Record
-from llmgate.upstreams.answer import Answer
 from tests.server.test_reply import Client
 
 
@@ -52,9 +51,8 @@ class Scene:
         self.answer = FakeAnswer()
         self.record = Record("reasoning", Caller(id="req_1"), 0.0)
         self.begun = 0
-        answer: Answer = self.answer
         self.watch = SURFACES["/v1/messages"].watch()
-        self.relay = Relay(answer, self.reply, self.watch, self.record, self.on_first)
+        self.relay = Relay(self.answer, self.reply, self.watch, self.record, self.on_first)
 
     def on_first(self) -> None:
         self.begun += 1

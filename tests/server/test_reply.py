@@ -1,4 +1,4 @@
-"""One answer on its way to one client: in order, whatever the client's pace; bounded by who asks `blocked`; given up."""
+"""One answer on its way to one client: in order, whatever the client's pace; stopped; and a client that stalls."""
 
 import asyncio
 from typing import Any
