@@ -16,7 +16,8 @@
     ├── UpstreamFailed        UPSTREAM_ERROR  502     upstream_error  it answered badly, or broke off
     └── ClientStalled         CLIENT_STALLED  -       client_stalled  the client stopped reading
 
-The message is what a person reads. It holds no number and not the word "quota": some clients sort errors by words.
+The message is what a person reads. Apart from names that people gave (of upstreams, of models) it holds no number and
+not the word "quota": some clients sort errors by words.
 """
 
 from typing import ClassVar, Literal

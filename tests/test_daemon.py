@@ -246,6 +246,7 @@ async def test_nothing_is_left_of_it(tmp_path: Path, hands: Hands) -> None:
             await turn.end()
             await client.body()
             await running.wait_over()
+        assert running.daemon._services.upstreams["a"]._transport._links == set()  # type: ignore[attr-defined]
         await hands.wait_all_closed()
         files.append(len(os.listdir("/dev/fd")))
     assert files[1] == files[2]

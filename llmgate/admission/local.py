@@ -8,6 +8,7 @@ reads the newest, be it a turn early.)
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
@@ -28,6 +29,8 @@ from llmgate.core.events import (
 from llmgate.core.gate import Gate, State, Ticket
 from llmgate.core.line import Position
 from llmgate.errors import Cancelled, GateError, Outcome, QueueError, QueueTimeout, Refused
+
+logger = logging.getLogger("llmgate")
 
 Listener = Callable[[Event], None]
 
@@ -200,16 +203,24 @@ class Desk:
         return self._places.get(ticket.number)
 
     def pump(self) -> None:
-        """Passes on what happened at the gate: to places, to the listener, to the timer."""
+        """Passes on what happened at the gate: to places and the timer first, since slots depend on it, then to others."""
+        events = self.gate.take_events()
         moved = False
-        for event in self.gate.take_events():
+        for event in events:
             if isinstance(event, TicketEvent):
                 self._notify(event)
                 moved = moved or isinstance(event, _MOVES_OTHERS)
-            self._listener(event)
         self._set_timer()
         if moved and self.gate.depth:
             self._teller.tell()
+        for event in events:
+            self._tell_listener(event)
+
+    def _tell_listener(self, event: Event) -> None:
+        try:
+            self._listener(event)
+        except Exception:
+            logger.exception("what happened at %s could not be told", event.upstream)
 
     def _notify(self, event: TicketEvent) -> None:
         if not isinstance(event, (Admitted, Abandoned, Expired, Dismissed)):

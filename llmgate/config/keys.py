@@ -2,6 +2,7 @@
 
 import os
 import re
+import ssl
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -44,8 +45,9 @@ class Keys:
     def _check_ca_file(self, name: str, upstream: UpstreamSettings) -> None:
         try:
             if upstream.ca_file:
-                with upstream.ca_file.open("rb") as file:
-                    file.read(1)
+                ssl.create_default_context(cafile=upstream.ca_file)
+        except ssl.SSLError:
+            self.problems.append(Problem(("upstreams", name, "ca_file"), "must hold certificates in PEM form"))
         except OSError as error:
             text = f"must be a file that can be read: {os.strerror(error.errno or 0)}"
             self.problems.append(Problem(("upstreams", name, "ca_file"), text))

@@ -139,6 +139,7 @@ class Gate:
             ticket.state = State.DRAINING
             self._note(Drained(*self._about(ticket, now), outcome, self._ran(ticket, now)))
             self._set_timer(ticket, release_at)
+            self._handle_due(now)
         self._settle(now)
 
     def requeue(self, ticket: Ticket, now: float) -> None:

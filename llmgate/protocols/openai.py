@@ -122,9 +122,22 @@ class ChatSurface:
 
 
 class ChatWatch(EventWatch):
-    """An event with choices is content; usage and errors are looked for by their bytes, and only then decoded."""
+    """An event with choices is content; usage and errors are looked for by their bytes, and only then decoded.
 
-    __slots__ = ()
+    Some servers leave [DONE] out: a regular end of the message after a finish_reason is as good.
+    """
+
+    __slots__ = ("_stopped",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._stopped = False
+
+    def finish(self) -> bytes:
+        """See StreamWatch."""
+        rest = super().finish()
+        self.complete = self.complete or self._stopped
+        return rest
 
     def feed(self, data: bytes) -> bytes:
         """The short cut: whole events of one line of data each, without usage or error."""
@@ -137,6 +150,7 @@ class ChatWatch(EventWatch):
                 and (b'"usage"' not in data or data.count(b'"usage"') == data.count(b'"usage":null'))
             ):
                 self.started = True
+                self._stopped = self._stopped or _has_stopped(data)
                 if self._counting:
                     self.output_tokens += _count_content(data, lines)
                 return data
@@ -147,6 +161,7 @@ class ChatWatch(EventWatch):
         if data.startswith(b"[DONE]"):
             self.complete = True
             return
+        self._stopped = self._stopped or _has_stopped(data)
         if self._counting:
             self.output_tokens += _is_content(data)
         if b'"usage"' in data:
@@ -160,6 +175,11 @@ class ChatWatch(EventWatch):
         if usage and usage.completion_tokens is not None:
             self.output_tokens = usage.completion_tokens
             self._counting = False
+
+
+def _has_stopped(data: bytes) -> bool:
+    """A finish_reason that is not null; inside a text its quotes would be escaped."""
+    return b'"finish_reason":"' in data or b'"finish_reason": "' in data
 
 
 def _is_content(data: bytes) -> bool:

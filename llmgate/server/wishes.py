@@ -34,18 +34,11 @@ def _read_wait(value: bytes | None) -> float | None:
     if value is None:
         return None
     try:
-        return parse_duration(_number_or_text(value.decode("ascii").strip()))
+        return parse_duration(value.decode("ascii").strip())
     except (BadValue, UnicodeDecodeError):
         raise BadRequest(
             "llmgate: the header llmgate-max-wait takes a duration such as 30s or 0 (BAD_REQUEST)"
         ) from None
-
-
-def _number_or_text(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 def _read_events(value: bytes | None) -> QueueEvents:

@@ -1,9 +1,9 @@
-"""Log lines from the gate's events: only for requests that have to wait, and for those that find no room.
+"""Log lines from the gate's events: only of requests that have to wait, and of a queue that is full, once each time.
 
     llmgate: ha-llm session=a61e6e40 queued (depth 1)
     llmgate: ha-llm session=a61e6e40 purpose=compaction dispatched after 5730ms
 
-The logger writes "llmgate: " in front. A request that gets a slot at once, and ends well, logs nothing.
+The logger writes "llmgate: " in front. A request that gets a slot at once logs nothing.
 """
 
 import logging
@@ -32,13 +32,25 @@ class Journal:
 
     def __init__(self, logger: logging.Logger) -> None:
         self._logger = logger
+        self._told_full: set[str] = set()
+        """Upstreams of which the newest thing told is that their queue is full: that is told once."""
 
     def apply(self, event: Event) -> None:
         """One line, or none."""
         text = describe(event)
-        if text and self._logger.isEnabledFor(logging.INFO):
+        if not text or self._is_told_already(event):
+            return
+        if self._logger.isEnabledFor(logging.INFO):
             caller = event.caller if isinstance(event, (TicketEvent, Refused)) else None
             self._logger.info("%s%s %s", event.upstream, _who(caller) if caller else "", text)
+
+    def _is_told_already(self, event: Event) -> bool:
+        if isinstance(event, Refused) and event.outcome == "queue_full":
+            told = event.upstream in self._told_full
+            self._told_full.add(event.upstream)
+            return told
+        self._told_full.discard(event.upstream)
+        return False
 
 
 def describe(event: Event) -> str:

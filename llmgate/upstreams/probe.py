@@ -6,10 +6,11 @@
 
 import msgspec
 
-from llmgate.errors import GateError
+from llmgate.errors import UpstreamFailed
 from llmgate.upstreams.answer import Done, Timeouts
 from llmgate.upstreams.upstream import Upstream
 
+_NO_SUCH_PATH = (404, 405, 501)
 _LIMIT = 4 * 1024 * 1024
 _TIMEOUTS = Timeouts(connect=5.0, first_byte=10.0, idle=10.0, total=20.0)
 
@@ -46,12 +47,14 @@ async def ask_slots(upstream: Upstream) -> int | None:
 
 
 async def _get(upstream: Upstream, path: bytes) -> bytes:
-    """The body of a 200, else b""; a server that is in trouble or busy loading (5xx) has not told anything."""
+    """The body of a 200; b"" where there is no such path. Any other answer (loading, busy, no key) tells nothing."""
     async with upstream.call(b"GET", path, {}, b"", _ignore, timeouts=_TIMEOUTS) as answer:
         body = await answer.read(_LIMIT)
-        if answer.status >= 500:
-            raise GateError("llmgate: the upstream is not ready yet")
-        return body if answer.status == 200 else b""
+        if answer.status == 200:
+            return body
+        if answer.status in _NO_SUCH_PATH:
+            return b""
+        raise UpstreamFailed("llmgate: the upstream does not tell what it serves (UPSTREAM_ERROR)")
 
 
 def _ignore(_: Done) -> None:

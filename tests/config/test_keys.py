@@ -1,5 +1,6 @@
 """The keys of upstreams, from the environment and from files."""
 
+import subprocess
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -81,5 +82,12 @@ def test_a_file_of_others_is_a_problem(tmp_path: Path, as_nobody: Callable[[], A
 
 
 def test_certificates_that_can_be_read_are_fine(tmp_path: Path) -> None:
-    (tmp_path / "ca.pem").write_text("x")
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=x", "-keyout", "/dev/null"]
+    made = subprocess.run([*command, "-out", tmp_path / "ca.pem"], capture_output=True, check=False)
+    assert made.returncode == 0, made.stderr
     assert texts(keys(ca_file=str(tmp_path / "ca.pem"))) == []
+
+
+def test_a_file_without_certificates_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("x")
+    assert texts(keys(ca_file=str(tmp_path / "ca.pem"))) == ["upstreams.a.ca_file must hold certificates in PEM form"]

@@ -130,6 +130,7 @@ class Model:
         elif entry.state == "running":
             entry.state, entry.release_at = "draining", release_at
             self.outcomes[outcome] += 1
+        self.end_what_is_due(now)
         self.admit()
 
     def requeue(self, entry: Entry, now: float) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from rawclient import Client, CutOff
+from starlette.requests import Request
 
 from llmgate.adminapi import RequestView, Status, UpstreamView
 from llmgate.core.caller import Caller
@@ -229,3 +230,8 @@ async def test_cancelled_from_outside_it_leaves_as_well(desk: Desk) -> None:
         await task
     await desk.wait_watchers(0)
     assert sent[0]["status"] == 200
+
+
+def test_a_fault_of_ours_is_no_answer() -> None:
+    with pytest.raises(ZeroDivisionError):
+        admin._answer_error(Request({"type": "http"}), ZeroDivisionError())

@@ -14,10 +14,11 @@ from hypothesis import given
 from puppet import refusing_port
 from rawclient import Client, CutOff, Head, data_of, name_of, names_of, positions_of, post
 
+from llmgate.core.events import Limits
 from llmgate.errors import GateError, Refused
 from llmgate.protocols.anthropic import MessagesSurface
 from llmgate.server import exchange
-from llmgate.upstreams.answer import Answer
+from llmgate.upstreams.answer import Answer, Done
 from tests.server.faults import CALLED_BACK, ERROR, ERRORS, HOOKS, LATE, STORIES, Fault, Foreign, Story
 from tests.server.house import UPSTREAM, House, OpenHouse, logged
 from tests.server.schedule import SCHEDULES, UPSTREAM_ERROR, Player
@@ -1109,6 +1110,7 @@ class TestStorms:
         with contextlib.suppress(asyncio.CancelledError):
             await answering
         house.check_empty()
+        house.services.admission.set_limits(UPSTREAM, Limits(cap))  # the one that waits may do so for long
         probes = [await house.ask() for _ in range(cap + 1)]
         await house.wait(lambda: house.taken == (1, cap, 0))
         for _ in probes:
@@ -1122,3 +1124,132 @@ class TestStorms:
             turn = await hands.turn()
             if turn.connection.is_open:
                 return turn
+
+
+# ---- what is left
+
+
+def test_a_stopped_client_that_takes_nothing_is_cut_when_its_time_is_over() -> None:
+    async def main() -> None:
+        stage = Stage(server={"client_stall_timeout": 5})
+        wire = await blocked(stage)
+        stage.exchange_of(wire).stop(STOPPING)
+        await pass_time(4)
+        assert not wire.aborted
+        await pass_time(2)
+        assert wire.aborted
+        assert not wire.answer.ended
+        assert stage.outcomes == ["refused"]
+        stage.check_over()
+
+    play(main())
+
+
+def test_signs_of_life_do_not_pile_up_before_a_client_that_does_not_read() -> None:
+    async def main() -> None:
+        stage = Stage(waiting={"heartbeat": 0.05})
+        wire = await waiting(stage)
+        wire.block()
+        await pass_time(3)
+        before = wire.answer.body
+        wire.unblock()
+        await settle()
+        assert wire.answer.body == before + b": queue 1/1\n\n"
+        wire.leave()
+        await finish_first(stage, wire)
+        stage.check_over()
+
+    play(main())
+
+
+@pytest.mark.parametrize("stops", [False, True], ids=["leaves", "stopped"])
+async def test_on_a_server_without_our_abort(house: House, stops: bool) -> None:
+    """Any ASGI server will do, but for what only ours can."""
+    sent: list[Any] = []
+    gone: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    messages = [{"type": "http.request", "body": request_body("m"), "more_body": False}]
+
+    async def receive() -> Any:
+        return messages.pop() if messages else await gone
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    house.gate.set_paused(True, asyncio.get_running_loop().time())
+    scope = {"type": "http", "query_string": b"", "headers": []}
+    surface = MessagesSurface()
+    one = exchange.Exchange(house.services, surface, "/v1/messages", scope, receive, send)
+    one._upstream_done(Done.ENDED)
+    running = asyncio.ensure_future(one.run())
+    await house.wait(lambda: house.figures.waiting == 1)
+    if stops:
+        one.stop(STOPPING)
+    else:
+        gone.set_result({"type": "http.disconnect"})
+    await running
+    assert house.outcomes == ["refused" if stops else "abandoned"]
+    assert (sent[-1]["more_body"] is False) == stops
+
+
+@pytest.mark.parametrize("second", ["leave", "stop"])
+def test_stopped_and_then_leaving_or_stopped_again(second: str) -> None:
+    """Its error is still on its way."""
+
+    async def main() -> None:
+        stage = Stage()
+        wire = await blocked(stage)
+        running = stage.exchange_of(wire)
+        running.stop(STOPPING)
+        await pass_time(0.1)
+        if second == "leave":
+            wire.leave()
+        else:
+            running.stop(STOPPING)
+            await settle()
+            wire.unblock()
+        await settle()
+        assert stage.outcomes == ["refused"]
+        if second == "stop":
+            check_refused(wire)
+        stage.check_over()
+
+    with logged() as lines:
+        play(main())
+    assert lines == []
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["at-once", "waited"])
+async def test_a_byte_order_mark_passes_only_at_the_start(house: House, hands: Hands, waits: bool) -> None:
+    mark = b"\xef\xbb\xbf"
+    if waits:
+        _, first = await house.occupy()
+        client = await house.queue()
+        await client.frame()
+        await first.end()
+    else:
+        client = await house.ask()
+    turn = await hands.turn()
+    await turn.begin(mark + ANSWER)
+    await turn.end(b"")
+    body = await client.body()
+    assert body.endswith(ANSWER)
+    assert (mark in body) != waits
+
+
+def test_a_fault_of_ours_is_no_timeout_of_the_upstream(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> bytes:
+        raise ZeroDivisionError
+
+    async def main() -> None:
+        stage = Stage()
+        await before_the_headers(stage)
+        monkeypatch.setattr(MessagesSurface, "watch", fail)
+        stage.calls[0].head()
+        await settle()
+        assert (stage.taken, stage.outcomes) == ((0, 0, 1), ["upstream_error"])
+        await pass_time(0.03)
+        stage.check_over()
+
+    with logged() as lines:
+        play(main())
+    assert len(lines) == 1

@@ -174,3 +174,12 @@ async def test_elsewhere_only_what_every_system_has(house: House, monkeypatch: p
     keep_alive, idle, user = options(connection.transport.get_extra_info("socket"))
     assert (keep_alive, user) == (1, 0)
     assert idle != http_protocol.KEEPALIVE_IDLE_SECONDS
+
+
+async def test_an_abort_between_two_requests(house: House) -> None:
+    client = await Client.connect(house.port)
+    client.send(HEALTH)
+    await client.body()
+    (connection,) = house.http._server.server_state.connections
+    connection._abort()
+    assert await client.wait_closed() == b""

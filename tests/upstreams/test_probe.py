@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from puppet import Connection, refusing_port
 
-from llmgate.errors import GateError, UpstreamDown, UpstreamFailed
+from llmgate.errors import UpstreamDown, UpstreamFailed
 from llmgate.upstreams import probe
 from llmgate.upstreams.probe import ask_models, ask_slots
 from llmgate.upstreams.upstream import Upstream
@@ -17,7 +17,8 @@ def answer(status: int, body: bytes) -> bytes:
 
 NOTHING = [
     (404, b'{"error":"no"}'),
-    (401, b'{"data":[{"id":"m"}],"total_slots":3}'),
+    (405, b""),
+    (501, b"no"),
     (200, b""),
     (200, b"<html>"),
     (200, b"{}"),
@@ -89,9 +90,10 @@ async def test_one_that_does_not_tell(ask, function, status: int, body: bytes) -
 
 
 @pytest.mark.parametrize("function", [ask_models, ask_slots])
-async def test_one_that_loads_its_model_is_not_there_yet(ask, function) -> None:
-    with pytest.raises(GateError, match="not ready yet"):
-        await ask(function, 503, b'{"error":{"message":"Loading model"}}')
+@pytest.mark.parametrize("status", [503, 500, 429, 401, 403, 302])
+async def test_one_that_loads_or_will_not_say_has_told_nothing(ask, function, status: int) -> None:
+    with pytest.raises(UpstreamFailed, match="does not tell"):
+        await ask(function, status, b'{"data":[{"id":"m"}],"total_slots":3}')
 
 
 @pytest.mark.parametrize("function", [ask_models, ask_slots])
