@@ -1,4 +1,4 @@
-# make demo | test | check | lock | install PREFIX=/usr/local DESTDIR=
+# make demo [LISTEN=127.0.0.1:8081] | test | slow | check | lock | install PREFIX=/usr/local DESTDIR=
 # Needs python3 (3.11 or newer, with venv and pip) and make; everything else goes into .venv, from the lock files.
 
 PYTHON ?= python3
@@ -11,14 +11,15 @@ PYTEST_ARGS ?=
 
 PREFIX ?= /usr/local
 DESTDIR ?=
-SYSCONFDIR ?= $(if $(filter /usr /usr/local,$(PREFIX)),/etc,$(PREFIX)/etc)
+# Where the sample of the settings goes besides share/doc: only /etc is looked into.
+SYSCONFDIR ?= $(if $(filter /usr /usr/local,$(PREFIX)),/etc)
 LIB := $(PREFIX)/lib/llmgate
 INSTALL := install
 
 .PHONY: demo test slow check format lock install clean
 
 demo: $(VENV)/.run
-	@$(BIN)/llmgate demo
+	@$(BIN)/llmgate demo $(if $(LISTEN),--listen $(LISTEN))
 
 # The tests marked slow run in CI: make slow.
 test: $(VENV)/.dev
@@ -44,10 +45,11 @@ format: $(VENV)/.dev
 
 # What llmgate needs to run, and llmgate itself, bound to this folder.
 $(VENV)/.run: requirements/run.txt requirements/build.txt
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "llmgate needs Python 3.11 or newer")'
-	$(PYTHON) -m venv --clear $(VENV)
-	$(PIP) install --quiet --require-hashes -r requirements/run.txt -r requirements/build.txt
-	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "llmgate needs Python 3.11 or newer")'
+	@echo "Setting up $(VENV), once; it takes about half a minute."
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(PIP) install --quiet --require-hashes -r requirements/run.txt -r requirements/build.txt
+	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # What its checks and tests need; an old anthropic SDK lies in a folder of its own, beside the current one.
@@ -82,8 +84,27 @@ install: $(VENV)/.run
 	    > $(DESTDIR)$(PREFIX)/lib/systemd/$$scope/llmgate.service || exit 1; done
 	$(INSTALL) -D -m 644 etc/llmgate.toml $(DESTDIR)$(PREFIX)/share/doc/llmgate/llmgate.toml
 	$(INSTALL) -m 644 README.md CHANGELOG.md LICENSE $(DESTDIR)$(PREFIX)/share/doc/llmgate/
+ifneq ($(SYSCONFDIR),)
 	[ -e $(DESTDIR)$(SYSCONFDIR)/llmgate/llmgate.toml ] || \
 	  $(INSTALL) -D -m 644 etc/llmgate.toml $(DESTDIR)$(SYSCONFDIR)/llmgate/llmgate.toml
+endif
+	@case "$$($(DESTDIR)$(LIB)/bin/python -c 'import os, sys; print(os.path.realpath(sys.executable))')" in \
+	/root/* | /home/*) \
+	  echo "warning: its Python lies in a home folder, where other users and the systemd unit cannot run it;" >&2; \
+	  echo "         make install PYTHON=/usr/bin/python3 takes the system's, if that is 3.11 or newer" >&2;; \
+	esac
+	@echo
+	@echo "llmgate is installed. What to do next:"
+ifeq ($(SYSCONFDIR),/etc)
+	@echo "  edit /etc/llmgate/llmgate.toml: the servers to stand in front of"
+	@echo "  systemctl daemon-reload"
+	@echo "  systemctl enable --now llmgate"
+	@echo "or, without settings and systemd:"
+else
+	@echo "  copy $(PREFIX)/share/doc/llmgate/llmgate.toml to /etc/llmgate or ~/.config/llmgate, and edit it;"
+	@echo "or, without settings:"
+endif
+	@echo "  $(PREFIX)/bin/llmgate serve --upstream NAME=http://127.0.0.1:8000"
 
 clean:
 	rm -rf $(VENV) dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

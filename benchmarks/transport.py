@@ -22,6 +22,7 @@ from multiprocessing.connection import Connection
 import httpx
 import uvloop
 
+from llmgate.errors import GateError
 from llmgate.upstreams.answer import Done, Timeouts
 from llmgate.upstreams.transport import WireTransport
 
@@ -70,7 +71,7 @@ Post = Callable[[bytes, bytes], Awaitable[bytes]]
 def through_wire(url: str) -> tuple[Post, Callable[[], Awaitable[None]]]:
     transport = WireTransport(url, idle_limit_seconds=600)
 
-    def on_done(done: Done) -> None:
+    def on_done(done: Done, _: GateError | None) -> None:
         assert done is Done.ENDED
 
     async def post(target: bytes, body: bytes) -> bytes:

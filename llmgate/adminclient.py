@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 import msgspec
 
 from llmgate.adminapi import SCHEMA, FeedItem, Requests, Status, View
+from llmgate.config.paths import named_settings_file, settings_files
 from llmgate.errors import AdminError, DaemonNotRunning
 
 if TYPE_CHECKING:
@@ -284,13 +285,19 @@ def _not_running(socket: Path, cause: str, command: str) -> DaemonNotRunning:
 
 
 def _start_lines(command: str) -> list[str]:
+    settings = "" if _finds_settings() else " --upstream NAME=http://127.0.0.1:8000"
     return [
-        "  start it now          llmgate serve",
+        f"  start it now          llmgate serve{settings}",
         "  only to try it        llmgate demo",
         f"  another socket        llmgate --socket PATH {command}",
         "  a remote machine      ssh -L ~/gate.sock:/run/llmgate/admin.sock host",
         f"                        llmgate --socket ~/gate.sock {command}",
     ]
+
+
+def _finds_settings() -> bool:
+    """Whether `llmgate serve` alone would read a settings file."""
+    return bool(named_settings_file(os.environ)) or any(map(os.path.lexists, settings_files(os.environ)))
 
 
 def _permission_lines(socket: Path, command: str) -> list[str]:

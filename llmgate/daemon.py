@@ -5,9 +5,11 @@ error in its own dialect. The admin socket answers until the end. A second signa
 """
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
+import resource
 import signal
 import socket
 import ssl
@@ -59,6 +61,7 @@ def serve(loaded: Loaded) -> int:
     log.configure(loaded.settings.log.level, loaded.settings.log.format)
     for warning in loaded.warnings:
         logger.warning("%s", warning.removeprefix("llmgate: "))
+    raise_file_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_run(loaded))
 
@@ -71,11 +74,19 @@ async def _run(loaded: Loaded) -> int:
     try:
         with ExitStack() as stack:
             await daemon.run(stack)
+        _ignore_signals(loop)
     except SocketInUse as error:
         return _refuse_to_start(error, IN_USE)
     except SocketNotAllowed as error:
         return _refuse_to_start(error, NOT_ALLOWED)
     return OK
+
+
+def _ignore_signals(loop: asyncio.AbstractEventLoop) -> None:
+    """All is done: a signal that comes while Python takes itself down must not change the exit status."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _refuse_to_start(error: LlmgateError, status: int) -> int:
@@ -118,7 +129,7 @@ class Daemon:
         )
         admin = HttpServer(self._admin_app(), [admin_socket.bound])
         sockets = [self._bind(address, stack) for address in self._loaded.settings.server.listen]
-        front = HttpServer(self._front, sockets)
+        front = HttpServer(self._front, sockets, self._loaded.settings.server.client_stall_timeout)
         async with asyncio.TaskGroup() as tasks:
             discovering = tasks.create_task(self._discovery.run())
             await admin.start()
@@ -158,6 +169,8 @@ class Daemon:
                 await running.wait_empty()
         except TimeoutError:
             logger.warning("%d clients did not take their error in time", len(running))
+            for exchange in running:
+                exchange.give_up()
 
     async def _wait_drained(self, seconds: float) -> None:
         """Until nobody runs, the time is over, or a second signal came."""
@@ -242,6 +255,14 @@ class Daemon:
         )
         records = [*live, *self._ledger.recent()] if recent else live
         return [view_request(record, now, wall) for record in records]
+
+
+def raise_file_limit() -> None:
+    """A connection is a file: as many as the system allows without asking."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        with contextlib.suppress(ValueError, OSError):  # macOS names a hard limit that it does not allow
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def spare_the_collector() -> None:

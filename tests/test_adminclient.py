@@ -139,6 +139,29 @@ class TestAnswers:
 
 
 class TestNobody:
+    @pytest.fixture(autouse=True)
+    def settings(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """The settings file that `llmgate serve` would read; it is there."""
+        file = tmp_path / "settings" / "llmgate" / "llmgate.toml"
+        file.parent.mkdir(parents=True)
+        file.touch()
+        monkeypatch.delenv("LLMGATE_CONFIG", raising=False)
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
+        return file
+
+    def test_without_settings_it_names_what_needs_none(
+        self, tmp_path: Path, settings: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("llmgate.config.paths.SYSTEM_SETTINGS", tmp_path / "none")
+        settings.unlink()
+        with pytest.raises(DaemonNotRunning) as caught:
+            AdminClient(tmp_path / "admin.sock").status()
+        line = "  start it now          llmgate serve --upstream NAME=http://127.0.0.1:8000"
+        assert line in str(caught.value).split("\n")
+        monkeypatch.setenv("LLMGATE_CONFIG", "/named")
+        with pytest.raises(DaemonNotRunning, match=r"llmgate serve\n"):
+            AdminClient(tmp_path / "admin.sock").status()
+
     def test_no_file(self, tmp_path: Path) -> None:
         with pytest.raises(DaemonNotRunning) as caught:
             AdminClient(tmp_path / "admin.sock", command="ps").status()

@@ -20,6 +20,7 @@ WITHOUT_MODULE = {
     "test_etc.py",
     "test_imports.py",
     "test_layout.py",
+    "test_makefile.py",
     "test_man.py",
     "upstreams/test_cancellation.py",
     "upstreams/test_oracle.py",

@@ -5,13 +5,16 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import typer.main
 
 from llmgate import errors
 from llmgate.cli.app import app
+from llmgate.tui.app import TopApp
+from llmgate.tui.screens.help import HelpScreen
+from llmgate.tui.screens.overview import OverviewScreen
 
 MAN = Path(__file__).parent.parent / "man"
 PAGES = sorted(MAN.glob("*.[1-8]"))
@@ -93,6 +96,18 @@ def test_every_error_code_is_in_the_table_with_its_status() -> None:
     rows = dict(re.findall(r"^\.It ([A-Z_]+) Ta (\d+) Ta ", QUEUE, re.MULTILINE))
     told = {code: str(status) for code, status in error_codes().items() if code not in UNTOLD}
     assert rows == told
+
+
+def test_ps_tells_every_way_in_which_a_request_can_end() -> None:
+    assert set(re.findall(r"^\.It Cm ([a-z_]+)$", section("ps"), re.MULTILINE)) == set(get_args(errors.Outcome))
+
+
+def test_top_tells_its_keys() -> None:
+    named = {"question_mark": "?", "f1": "F1", "ctrl+c": "Ctrl-C", "home": "Home", "end": "End", "escape": "Esc"}
+    bindings = [*TopApp.BINDINGS, *OverviewScreen.BINDINGS, *HelpScreen.BINDINGS]
+    keys = {named.get(key, key) for binding in bindings for key in binding.key.split(",")}
+    told = re.findall(r"^(?:\.It )?\.?Ic (.*)$", section("top"), re.MULTILINE)
+    assert {word.removeprefix(r"\&") for line in told for word in line.replace(",", "").split()} == keys
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -203,7 +203,7 @@ class Desk:
         return self._places.get(ticket.number)
 
     def pump(self) -> None:
-        """Passes on what happened at the gate: to places and the timer first, since slots depend on it, then to others."""
+        """Passes on what happened at the gate: to places and the timer first, since slots depend on that."""
         events = self.gate.take_events()
         moved = False
         for event in events:

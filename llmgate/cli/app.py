@@ -4,28 +4,60 @@ Exit status: 0 fine; 1 failed; 2 usage; 3 the daemon is not running; 4 an upstre
 for `serve` and `demo` those of sysexits.h: 69 port or socket in use, 77 permission, 78 settings.
 """
 
+import contextlib
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from llmgate import __version__
 from llmgate.cli import config as config_commands
 from llmgate.cli import demo, ps, serve, simulate, status, top
 from llmgate.cli.context import Context, say, wants_color
-from llmgate.cli.hoist import hoist
+from llmgate.cli.hoist import hoist, is_quiet
 from llmgate.errors import DaemonNotRunning, LlmgateError, SettingsError
 
 FAILED = 1
 NOT_RUNNING = 3
 BAD_SETTINGS = 78
 
+
+class Commands(TyperGroup):
+    """A reader of standard output that leaves early, as `head` does, ends a command in silence and with 0."""
+
+    def make_context(self, *args: Any, **named: Any) -> Any:
+        """Writes the help, if that is asked for."""
+        with _silence():
+            return super().make_context(*args, **named)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _silence():
+            return super().invoke(ctx)
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        drop_output()
+        raise typer.Exit from None
+
+
+def drop_output() -> None:
+    """What is still to be written goes nowhere: Python would complain of it at its end."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 app = typer.Typer(
     name="llmgate",
+    cls=Commands,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -75,11 +107,18 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+    given = sys.argv[1:] if arguments is None else arguments
     try:
-        app(args=hoist(sys.argv[1:] if arguments is None else arguments), prog_name="llmgate")
+        app(args=hoist(given), prog_name="llmgate")
     except LlmgateError as error:
-        say(str(error))
+        if not (isinstance(error, DaemonNotRunning) and is_quiet(given)):
+            say(str(error))
         sys.exit(exit_status(error))
+    finally:
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:
+            drop_output()
     sys.exit(0)
 
 

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,9 +24,12 @@ def config() -> None:
 @app.command()
 def check(
     ctx: typer.Context,
-    file: Annotated[Path | None, typer.Argument(help="Settings file; else the one that serve would use.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", hidden=True)] = None,
 ) -> None:
-    """Say what would be used, or everything that is wrong (exit status 78)."""
+    """Say what would be used, or all that is wrong.
+
+    It looks at FILE, or else at what serve would use. Exit status 78: serve would refuse to start.
+    """
     from llmgate.config.load import load
     from llmgate.errors import SettingsError
 
@@ -40,20 +43,57 @@ def check(
             say(str(error))
         raise typer.Exit(os.EX_CONFIG) from None
     if context.json:
-        print_json({"valid": True, "config": str(loaded.path or ""), "warnings": list(loaded.warnings)})
-        return
-    print_lines(_lines(loaded))
-    for warning in loaded.warnings:
-        say(warning)
+        print_json(_plain(loaded))
+    else:
+        print_lines(_lines(loaded))
+        for warning in (*loaded.warnings, *_errors(loaded)):
+            say(warning)
+    if _errors(loaded):
+        raise typer.Exit(os.EX_CONFIG)
+
+
+def _errors(loaded: "Loaded") -> list[str]:
+    """Why `serve` would refuse to start with settings that are right as far as they go."""
+    return [] if loaded.settings.upstreams else ["llmgate: no upstream: serve would refuse to start"]
+
+
+def _plain(loaded: "Loaded") -> dict[str, Any]:
+    """What would be used, for `--json`: durations in seconds, null = no limit, no keys and no headers."""
+    errors, settings = _errors(loaded), loaded.settings
+    return {
+        "valid": not errors,
+        "config": str(loaded.path or ""),
+        "listen": list(settings.server.listen),
+        "admin_socket": str(_admin_socket(loaded)),
+        "upstreams": {name: _plain_upstream(upstream) for name, upstream in settings.upstreams.items()},
+        "warnings": list(loaded.warnings),
+        "errors": errors,
+    }
+
+
+def _plain_upstream(upstream: "UpstreamSettings") -> dict[str, Any]:
+    return {
+        "url": upstream.url,
+        "models": list(upstream.models),
+        "aliases": dict(upstream.aliases),
+        "max_concurrent": upstream.max_concurrent,
+        "max_queued": upstream.max_queued,
+        "queue_timeout": upstream.queue_timeout,
+        "queue_timeout_nonstream": upstream.nonstream_queue_timeout,
+    }
+
+
+def _admin_socket(loaded: "Loaded") -> Path:
+    from llmgate.config.paths import default_admin_socket
+
+    return loaded.settings.admin.socket or default_admin_socket(os.environ, os.getuid())
 
 
 def _lines(loaded: "Loaded") -> Iterator[str]:
-    from llmgate.config.paths import default_admin_socket
-
     settings = loaded.settings
     yield f"file        {loaded.path or 'none found: defaults and environment'}"
     yield f"listen      {', '.join(settings.server.listen)}"
-    yield f"admin       {settings.admin.socket or default_admin_socket(os.environ, os.getuid())}"
+    yield f"admin       {_admin_socket(loaded)}"
     if not settings.upstreams:
         yield "upstreams   none: add one with [upstreams.NAME], or start with serve --upstream NAME=URL"
         return

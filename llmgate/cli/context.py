@@ -1,7 +1,9 @@
 """What the global options say, and what every command needs of it: the daemon's socket, the output, its colour."""
 
+import contextlib
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -60,8 +62,13 @@ def wants_color(environ: Mapping[str, str], no_color: bool, tty: bool) -> bool:
     return tty and not no_color and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
 
+def terminal_width() -> int | None:
+    """Cells of a line on the terminal that standard output is; None where it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
 def print_lines(lines: Iterable[str]) -> None:
-    """Data: to stdout."""
+    """Data: to stdout. BrokenPipeError where its reader has left, as `head` does: the app ends then, in silence."""
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     sys.stdout.flush()
 
@@ -72,5 +79,6 @@ def print_json(value: Mapping[str, Any]) -> None:
 
 
 def say(text: str) -> None:
-    """All that is not data: to stderr."""
-    typer.echo(text, err=True)
+    """All that is not data: to stderr; a reader who has left misses it."""
+    with contextlib.suppress(BrokenPipeError):
+        typer.echo(text, err=True)

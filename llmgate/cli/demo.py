@@ -1,6 +1,7 @@
 """`llmgate demo`: the daemon in front of two simulated upstreams, with something to see and to try."""
 
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 DRAIN_SECONDS = 5
 """Longer than any request of the demo takes."""
 
+WORDS = 4
+"""Of an answer to what is told to try: few, so that the queue frames stay on the screen."""
+
 HEADER = "-H 'content-type: application/json'"
 
 TO_TRY = """
@@ -23,7 +27,7 @@ llmgate stands at {url} in front of two simulated upstreams:
 
 Fill the slots of reasoning; the fifth request is told its position until it has a slot:
   seq 4 | xargs -P4 -I{{}} curl -s -o /dev/null {url}/llm/v1/messages {header} -d '{busy}' &
-  curl -N {url}/llm/v1/messages {header} -d '{busy}'
+  sleep 1; curl -N {url}/llm/v1/messages {header} -d '{busy}'
 
 A free upstream answers at once:
   curl -N {url}/llm/v1/messages {header} -d '{idle}'
@@ -80,7 +84,9 @@ def _default_socket() -> Path:
 
 
 def _command(socket: Path | None) -> str:
-    return "llmgate" if socket is None else f"llmgate --socket {socket}"
+    from llmgate.cli.program import program
+
+    return program() if socket is None else f"{program()} --socket {shlex.quote(str(socket))}"
 
 
 def settings(stage: "Stage", listen: str, socket: Path) -> "Loaded":
@@ -128,6 +134,6 @@ def to_try(url: str, command: str) -> str:
     from llmgate.simulator.traffic import BUSY, IDLE, Visit
 
     busy, idle = (
-        json.dumps(Visit("", model, "", max_tokens=16).body(), separators=(",", ":")) for model in (BUSY, IDLE)
+        json.dumps(Visit("", model, "", max_tokens=WORDS).body(), separators=(",", ":")) for model in (BUSY, IDLE)
     )
     return TO_TRY.format(url=url, header=HEADER, command=command, busy=busy, idle=idle)

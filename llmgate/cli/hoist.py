@@ -1,5 +1,6 @@
 """The global options may stand anywhere on the line: `llmgate status --json` is `llmgate --json status`."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 FLAGS = ("--json", "-q", "--quiet", "-v", "--verbose", "--no-color")
@@ -21,6 +22,12 @@ def hoist(arguments: Sequence[str]) -> list[str]:
         else:
             rest.append(argument)
     return front + rest
+
+
+def is_quiet(arguments: Sequence[str]) -> bool:
+    """Whether the global option --quiet is among them."""
+    before = itertools.takewhile(lambda argument: argument != "--", arguments)
+    return any(argument in ("-q", "--quiet") for argument in before)
 
 
 def _next(pending: Iterator[str]) -> list[str]:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from llmgate.cli.context import context_of, print_json, print_lines
-from llmgate.cli.table import Cell, Row, lapse, table
+from llmgate.cli.context import context_of, print_json, print_lines, terminal_width
+from llmgate.cli.table import Cell, Row, fitted, lapse, table
 
 if TYPE_CHECKING:
     from llmgate.adminapi import Requests, RequestView
@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 HEADER = ("POS", "ID", "UPSTREAM", "STATE", "WAITED", "RUN", "MODEL", "CLIENT", "SESSION", "PURPOSE", "API", "OUT")
 STATE_STYLES = {"waiting": "full", "running": "ok", "draining": "full", "done": "dim"}
 SESSION_WIDTH, NAME_WIDTH = 14, 32
+STEPS = (
+    *(("API", 0), ("PURPOSE", 12), ("SESSION", 8), ("ID", 10), ("CLIENT", 12), ("MODEL", 20), ("OUT", 0)),
+    *(("PURPOSE", 0), ("SESSION", 0), ("UPSTREAM", 12), ("MODEL", 12), ("CLIENT", 8), ("CLIENT", 0), ("MODEL", 0)),
+)
+"""What a narrow terminal costs, step by step: a column's cells, 0 = the column."""
 
 
 class State(StrEnum):
@@ -27,11 +32,23 @@ class State(StrEnum):
     DONE = "done"
 
 
+def _state(text: str) -> State:
+    try:
+        return State(text)
+    except ValueError:
+        raise typer.BadParameter("must be waiting, running, draining or done") from None
+
+
 def ps(
     ctx: typer.Context,
     show_all: Annotated[bool, typer.Option("--all", "-a", help="Also those that ended lately.")] = False,
     upstream: Annotated[str | None, typer.Option(help="Only those of this upstream.", metavar="NAME")] = None,
-    state: Annotated[State | None, typer.Option(help="Only those in this state.")] = None,
+    state: Annotated[
+        State | None,
+        typer.Option(
+            help="Only those in this state: waiting, running, draining or done.", parser=_state, metavar="STATE"
+        ),
+    ] = None,
 ) -> None:
     """List the requests: one line each, waiting ones first."""
     from llmgate.adminapi import as_plain
@@ -41,7 +58,8 @@ def ps(
     if context.json:
         print_json(as_plain(found))
     elif found.requests or not context.quiet:
-        print_lines(table(HEADER, rows(found.requests, found.now_ms), color=context.color))
+        shown = fitted([HEADER, *rows(found.requests, found.now_ms)], terminal_width(), STEPS)
+        print_lines(table(shown[0], shown[1:], color=context.color))
 
 
 def _fetch(client: "AdminClient", show_all: bool, upstream: str | None, state: State | None) -> "Requests":

@@ -28,7 +28,8 @@ def serve(
     upstream: Annotated[
         list[str] | None,
         typer.Option(
-            help="An upstream that needs no file: NAME=URL[,KEY=VALUE]...; may be repeated.", metavar="UPSTREAM"
+            help="An upstream that needs no file; ,KEY=VALUE pairs may follow its URL; may be repeated.",
+            metavar="NAME=URL",
         ),
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Only check the settings.")] = False,
@@ -51,9 +52,7 @@ def serve(
 def overrides(
     context: Context, listen: Sequence[str] | None, admin_socket: Path | None, upstreams: Sequence[str] | None
 ) -> dict[str, Any]:
-    """The command line as settings, nested as in the file."""
-    from llmgate.config.environment import parse_upstream
-
+    """The command line as settings, nested as in the file. typer.BadParameter says what is wrong with it."""
     settings: dict[str, Any] = {}
     if listen:
         settings["server"] = {"listen": list(listen)}
@@ -61,12 +60,45 @@ def overrides(
         settings["admin"] = {"socket": os.path.abspath(admin_socket)}
     if context.verbose or context.quiet:
         settings["log"] = {"level": "debug" if context.verbose else "warning"}
-    for text in upstreams or ():
-        parsed = parse_upstream(text)
-        if twice := parsed.keys() & settings.get("upstreams", {}).keys():
-            raise SettingsError(f"llmgate: --upstream {min(twice)}: is given twice")
-        settings.setdefault("upstreams", {}).update(parsed)
+    if upstreams:
+        settings["upstreams"] = _upstreams(upstreams)
+    _refuse_bad_values(settings)
     return settings
+
+
+def _upstreams(texts: Sequence[str]) -> dict[str, Any]:
+    from llmgate.config.environment import parse_upstream
+
+    found: dict[str, Any] = {}
+    for text in texts:
+        try:
+            parsed = parse_upstream(text)
+        except SettingsError as error:
+            reason = str(error).removeprefix("llmgate: --upstream").removeprefix(":").strip()
+            raise typer.BadParameter(reason, param_hint="'--upstream'") from None
+        if twice := parsed.keys() & found.keys():
+            raise typer.BadParameter(f"{min(twice)} is given twice", param_hint="'--upstream'")
+        found |= parsed
+    return found
+
+
+def _refuse_bad_values(settings: dict[str, Any]) -> None:
+    """Values that no file can make good are mistakes of the command line, not of the settings."""
+    from pydantic import ValidationError
+
+    from llmgate.config.refusals import find_refusals
+    from llmgate.config.settings import Settings
+
+    upstreams = {name: {"max_concurrent": "auto", **table} for name, table in settings.get("upstreams", {}).items()}
+    try:
+        Settings.model_validate({**settings, "upstreams": upstreams})
+    except ValidationError as error:
+        problem = find_refusals(error)[0]
+    else:
+        return
+    option = {"server": "--listen", "admin": "--admin-socket"}.get(str(problem.path[0]), "--upstream")
+    said = str(problem).removeprefix("upstreams.") if option == "--upstream" else problem.text
+    raise typer.BadParameter(said, param_hint=f"'{option}'")
 
 
 def _show_checked(context: Context, path: Path | None, warnings: Sequence[str]) -> None:

@@ -1,11 +1,13 @@
 """`llmgate simulate`: the simulated upstream alone, until ctrl-c."""
 
 import errno
+import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from llmgate.cli.context import Context, context_of, print_json, say
+from llmgate.cli.numbers import number, whole
 
 if TYPE_CHECKING:
     from llmgate.simulator import Behaviour, Simulator
@@ -18,15 +20,18 @@ def simulate(
     ctx: typer.Context,
     host: Annotated[str, typer.Option(help="Address to listen on.", metavar="ADDRESS")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(help="Port to listen on; 0 = any free one.", min=0, max=65535, metavar="N")
+        int, typer.Option(help="Port to listen on; 0 = any free one.", parser=whole(0, 65535), metavar="N")
     ] = 8000,
-    slots: Annotated[int, typer.Option(help="Requests that it works on at once.", min=1, metavar="N")] = 1,
+    slots: Annotated[int, typer.Option(help="Requests that it works on at once.", parser=whole(1), metavar="N")] = 1,
     hold: Annotated[str, typer.Option(help="How long a request keeps its slot at least.", metavar="TIME")] = "0s",
     prompt: Annotated[str, typer.Option(help="Silence before the first event of an answer.", metavar="TIME")] = "0s",
-    tokens: Annotated[int, typer.Option(help="Words of an answer; max_tokens lowers it.", min=1, metavar="N")] = 16,
+    tokens: Annotated[
+        int, typer.Option(help="Words of an answer; max_tokens lowers it.", parser=whole(1), metavar="N")
+    ] = 16,
     tokens_per_second: Annotated[
-        float, typer.Option(help="Speed of an answer; 0 = its words are spread over the hold.", min=0, metavar="N")
-    ] = 0.0,
+        float,
+        typer.Option(help="Speed of an answer; 0 = its words are spread over the hold.", parser=number(0), metavar="N"),
+    ] = 0,
     model: Annotated[list[str] | None, typer.Option(help="A model to list; may be repeated.", metavar="NAME")] = None,
     fail: Annotated[
         list[str] | None,
@@ -35,30 +40,36 @@ def simulate(
             metavar="KIND[:RATE]",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Which failures are drawn.", metavar="N")] = 0,
+    seed: Annotated[int, typer.Option(help="Which failures are drawn.", parser=whole(), metavar="N")] = 0,
 ) -> None:
     """Run a simulated LLM server, for trying things out and for tests.
 
     It speaks Anthropic Messages and OpenAI chat completions. GET /simulator/stats tells what it saw.
     """
-    from llmgate.config.units import BadValue, parse_duration
     from llmgate.simulator import Behaviour, Failure, Simulator
 
     try:
         behaviour = Behaviour(
             slots=slots,
-            hold=parse_duration(hold),
-            prompt=parse_duration(prompt),
+            hold=_seconds("--hold", hold),
+            prompt=_seconds("--prompt", prompt),
             tokens=tokens,
             tokens_per_second=tokens_per_second,
             failures=tuple(Failure.parse(text) for text in fail or ()),
             seed=seed,
         )
-    except BadValue as error:
-        raise typer.BadParameter(f"a time {error}") from None
     except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+        raise typer.BadParameter(str(error), param_hint="'--fail'") from None
     _run(Simulator(behaviour, models=model or ["simulated"]), host, port, context_of(ctx))
+
+
+def _seconds(option: str, text: str) -> float:
+    from llmgate.config.units import BadValue, parse_duration
+
+    try:
+        return parse_duration(text)
+    except BadValue as error:
+        raise typer.BadParameter(str(error), param_hint=f"'{option}'") from None
 
 
 def _run(server: "Simulator", host: str, port: int, context: Context) -> None:
@@ -71,7 +82,7 @@ def _run(server: "Simulator", host: str, port: int, context: Context) -> None:
     try:
         run(server, host, port, listening)
     except OSError as error:
-        say(f"llmgate: {host}:{port}: {error.strerror or error}")
+        say(f"llmgate: cannot listen on {host}:{port}: {_reason(error)}")
         raise typer.Exit(_exit_status(error)) from None
     if context.json:
         print_json(server.ledger.as_plain())
@@ -83,6 +94,13 @@ def describe(behaviour: "Behaviour") -> str:
 
     slots = "1 slot" if behaviour.slots == 1 else f"{behaviour.slots} slots"
     return f"{slots}, each request held for {format_duration(behaviour.hold)}"
+
+
+def _reason(error: OSError) -> str:
+    """asyncio puts a text of its own in the place of the system's."""
+    if error.errno == errno.EADDRINUSE:
+        return f"{os.strerror(error.errno)}; stop who listens there, or choose another with --port N"
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror or error)
 
 
 def _exit_status(error: OSError) -> int:

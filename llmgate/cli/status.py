@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from llmgate.cli.context import Context, context_of, print_json, print_lines
+from llmgate.cli.numbers import number
 from llmgate.cli.table import Cell, Row, lapse, paint, table
 from llmgate.errors import AdminError
 
@@ -27,6 +28,7 @@ HEADER = (
     "P95 WAIT",
     "FULL",
     "TIMEOUT",
+    "FAILED",
     "SERVED",
     "",
 )
@@ -35,16 +37,14 @@ STATE_STYLES = {"ok": "ok", "full": "full", "down": "down", "idle": "dim"}
 
 def status(
     ctx: typer.Context,
-    upstream: Annotated[
-        str | None, typer.Argument(help="Only this one.", metavar="[UPSTREAM]", show_default=False)
-    ] = None,
+    upstream: Annotated[str | None, typer.Argument(metavar="UPSTREAM", hidden=True)] = None,
     watch: Annotated[
         float | None,
-        typer.Option(help="Show it again every so many seconds, until ctrl-c.", min=0.1, metavar="SECONDS"),
+        typer.Option(help="Show it again every so many seconds, until ctrl-c.", parser=number(0.1), metavar="SECONDS"),
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Exit with 4 when an upstream is down.")] = False,
 ) -> None:
-    """Show every upstream: its state, its slots, its queue."""
+    """Show every upstream, or only UPSTREAM: its state, its slots, its queue."""
     context = context_of(ctx)
     client = context.client("status")
     if watch is not None:
@@ -120,6 +120,7 @@ def _row(view: "UpstreamView", now_ms: int) -> Row:
         lapse(view.p95_wait_ms),
         str(view.queue_full),
         str(view.queue_timeout),
+        str(view.failed),
         str(view.served),
         ", ".join([*details, view.detail] if view.detail else details),
     ]

@@ -1,10 +1,12 @@
 """Tables and durations as `status` and `ps` print them: columns as wide as their content, nothing that could harm."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from llmgate.tui.cells import clean, pad, width_of
+from llmgate.tui.cells import clean, cut, pad, shorten, width_of
 
+GAP = "  "
+IDS = ("ID", "SESSION")
 STYLES = {"ok": "32", "full": "33", "down": "31", "dim": "2", "bold": "1"}
 
 
@@ -18,11 +20,44 @@ class Cell(NamedTuple):
 Row = Sequence[Cell | str]
 
 
-def table(header: Sequence[str], rows: Sequence[Row], *, color: bool = False) -> list[str]:
+def table(header: Row, rows: Sequence[Row], *, color: bool = False) -> list[str]:
     """Lines of left-aligned columns, two spaces apart; the last one is not padded."""
     cells = [[_cell(value) for value in row] for row in [header, *rows]]
     widths = [max(width_of(cell.text) for cell in column) for column in zip(*cells, strict=True)]
     return [_line(row, widths, color) for row in cells]
+
+
+def fitted(rows: Sequence[Row], width: int | None, steps: Iterable[tuple[str, int]]) -> list[Row]:
+    """The rows, of which the first is the header, in at most `width` cells, if as many of the steps as needed do it.
+
+    A step is a column's title and its cells from then on: 0 takes it out. A name is cut at its end, an id in its
+    middle.
+    """
+    kept = [[_cell(value) for value in row] for row in rows]
+    pending = iter(steps)
+    while width is not None and _width(kept) > width:
+        step = next(pending, None)
+        if step is None:
+            break
+        kept = _narrowed(kept, *step)
+    return [*kept]
+
+
+def _width(rows: Sequence[Sequence[Cell]]) -> int:
+    widths = [max(width_of(cell.text) for cell in column) for column in zip(*rows, strict=True)]
+    return sum(widths) + len(GAP) * (len(widths) - 1)
+
+
+def _narrowed(rows: Sequence[Sequence[Cell]], title: str, width: int) -> list[list[Cell]]:
+    at = [cell.text for cell in rows[0]].index(title)
+    if not width:
+        return [[*row[:at], *row[at + 1 :]] for row in rows]
+    short = shorten if title in IDS else _cut
+    return [[*row[:at], row[at]._replace(text=short(row[at].text, width)), *row[at + 1 :]] for row in rows]
+
+
+def _cut(text: str, width: int) -> str:
+    return cut(text, width, "~")
 
 
 def _cell(value: Cell | str) -> Cell:
@@ -36,7 +71,7 @@ def _line(row: Sequence[Cell], widths: Sequence[int], color: bool) -> str:
     for cell, width in zip(row, widths, strict=True):
         space = pad(cell.text, width)[len(cell.text) :]
         parts.append((paint(cell.text, cell.style, color) if cell.text else "") + space)
-    return "  ".join(parts).rstrip()
+    return GAP.join(parts).rstrip()
 
 
 def paint(text: str, style: str, color: bool) -> str:

@@ -17,4 +17,4 @@ def top(
 
     context = context_of(ctx)
     no_color = not context.color
-    raise typer.Exit(run(context.find_socket(), ascii=ascii_only, once=once, no_color=no_color))
+    raise typer.Exit(run(context.find_socket(), ascii=ascii_only, once=once, no_color=no_color, quiet=context.quiet))

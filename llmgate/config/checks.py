@@ -20,7 +20,8 @@ def find_problems(settings: Settings) -> list[Problem]:
 
 def find_oddities(settings: Settings) -> list[Problem]:
     """What does not hinder, but should be told once."""
-    return [problem for name, upstream in settings.upstreams.items() for problem in _oddities(name, upstream)]
+    single = [problem for name, upstream in settings.upstreams.items() for problem in _oddities(name, upstream)]
+    return [*single, *_servers_named_twice(settings)]
 
 
 def _open_listens(settings: Settings) -> Iterator[Problem]:
@@ -29,8 +30,8 @@ def _open_listens(settings: Settings) -> Iterator[Problem]:
             yield Problem(
                 ("server", "listen"),
                 f"has {text}, which others than this machine may reach, and llmgate asks for no key: "
-                "listen on 127.0.0.1 or a Unix socket, or say allow_open = true in [server] if a firewall "
-                "or a proxy keeps strangers out",
+                "listen on 127.0.0.1 or a Unix socket, or, if a firewall or a proxy keeps strangers out, "
+                "say allow_open = true in [server], or LLMGATE_SERVER__ALLOW_OPEN=true in the environment",
             )
 
 
@@ -60,6 +61,26 @@ def _names_taken_twice(settings: Settings) -> Iterator[Problem]:
                     yield Problem(("upstreams", name, key), f'has "{model}", which upstreams.{owner} has too')
 
 
+def _servers_named_twice(settings: Settings) -> Iterator[Problem]:
+    owners: dict[tuple[str, int, str], str] = {}
+    for name, upstream in settings.upstreams.items():
+        owner = owners.setdefault(_server(upstream.url), name)
+        if owner != name:
+            yield Problem(
+                ("upstreams", name, "url"),
+                f"leads where that of {owner} does: upstreams {owner} and {name} are the same server, "
+                "each has its own queue, so together they may exceed its slots",
+            )
+
+
+def _server(url: str) -> tuple[str, int, str]:
+    """Host, port and path, each in the one form that all of its spellings have."""
+    parts = urlsplit(url)
+    host = (parts.hostname or "").rstrip(".")
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return "127.0.0.1" if host == "localhost" else host, port, parts.path.rstrip("/")
+
+
 def _oddities(name: str, upstream: UpstreamSettings) -> Iterator[Problem]:
     path: Path = ("upstreams", name)
     has_key = bool(upstream.api_key_env or upstream.api_key_file)
@@ -68,6 +89,10 @@ def _oddities(name: str, upstream: UpstreamSettings) -> Iterator[Problem]:
     if has_key and {"authorization", "x-api-key"} & upstream.headers.keys():
         yield Problem((*path, "headers"), "has a header that holds a key, beside this upstream's key")
     if urlsplit(upstream.url).path.endswith("/v1"):
-        yield Problem((*path, "url"), "ends with /v1, which every path of a request begins with: leave it out")
+        yield Problem(
+            (*path, "url"),
+            "ends with /v1, which every path of a request begins with, so requests go to .../v1/v1/messages: "
+            "leave it out",
+        )
     if upstream.ca_file and upstream.url.startswith("http:"):
         yield Problem((*path, "ca_file"), "is not used, since the URL is not https")

@@ -3,7 +3,8 @@
 LLMGATE_SECTION__KEY sets a key of a section, LLMGATE_UPSTREAMS__NAME__KEY one of an upstream; sections and keys in any
 case. A NAME is the upstream of exactly that name, else the one upstream whose name is the same once case is set aside
 and everything but letters and digits is taken as an underscore (LLMGATE_UPSTREAMS__VLLM_A100__URL means vllm-a100),
-else a new upstream of that name. Variables without a double underscore (LLMGATE_CONFIG) are no settings.
+else a new upstream of that name. Variables without a double underscore are no settings: LLMGATE_CONFIG is known, and
+the others are told as odd.
 Lists are JSON or separated by commas; tables are JSON or name=value separated by commas.
 """
 
@@ -17,6 +18,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from llmgate.config.problems import Path, Problem
+from llmgate.config.refusals import nearest
 from llmgate.config.settings import Settings, UpstreamSettings
 from llmgate.errors import SettingsError
 
@@ -25,15 +27,21 @@ _BOOLEANS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "
 
 
 class EnvironmentValues:
-    """What the environment sets: nested `values`, `names` of variables by path, `problems` whose path is a variable."""
+    """What the environment sets: nested `values`, `names` of variables by path.
+
+    The path of a problem is a variable; `oddities` are variables that set nothing, but hinder nothing.
+    """
 
     def __init__(self, environ: Mapping[str, str], upstreams: Collection[str]) -> None:
         self.values: dict[str, Any] = {}
         self.names: dict[Path, str] = {}
         self.problems: list[Problem] = []
+        self.oddities: list[Problem] = []
         for name in sorted(environ):
             if name.startswith(PREFIX) and "__" in name:
                 self._read(name, environ[name], upstreams)
+            elif name.startswith(PREFIX) and not _is_known(name, environ[name]):
+                self.oddities.append(Problem((name,), f"is no setting{_meant(name)}"))
 
     def _read(self, name: str, text: str, upstreams: Collection[str]) -> None:
         section, _, rest = name.removeprefix(PREFIX).partition("__")
@@ -66,6 +74,23 @@ class EnvironmentValues:
             table = table.setdefault(part, {})
         model = UpstreamSettings if path[0] == "upstreams" else _section(path[0])
         table[path[-1]] = from_text(model, path[-1], text)
+
+
+def _is_known(name: str, text: str) -> bool:
+    """Whether it is one that llmgate or its tests read, or that Kubernetes sets for a service called llmgate."""
+    if name == "LLMGATE_CONFIG" or name.startswith("LLMGATE_TEST_"):
+        return True
+    of_service = re.match(r"LLMGATE_(?:SERVICE_(?:HOST|PORT)|PORT_\d+_)", name) is not None
+    return of_service or (name == "LLMGATE_PORT" and "://" in text)
+
+
+def _meant(name: str) -> str:
+    """What goes on after "is no setting": the variable that is nearest, or what they look like."""
+    sections = {section: _section(section) for section in Settings.model_fields if section != "upstreams"}
+    known = [f"{section}__{key}".upper() for section, model in sections.items() for key in model.model_fields]
+    word = name.removeprefix(PREFIX).upper()
+    near = next((end for end in known if end.endswith(f"__{word}")), None) or nearest(word, [*known, "CONFIG"])
+    return f"; did you mean {PREFIX}{near}?" if near else f": settings are {PREFIX}SECTION__KEY, see llmgate.toml(5)"
 
 
 def _section(name: str) -> type[BaseModel]:

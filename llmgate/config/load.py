@@ -53,7 +53,8 @@ def load(path: Path | None, *, environ: Mapping[str, str], overrides: Mapping[st
     problems = [*find_problems(settings), *keys.problems]
     if messages := origins.messages(problems):
         raise SettingsError("\n".join(messages))
-    warnings = origins.messages([*find_oddities(settings), *keys.oddities])
+    odd = [f"llmgate: environment variable {problem.path[0]} {problem.text}" for problem in environment.oddities]
+    warnings = [*origins.messages([*find_oddities(settings), *keys.oddities]), *odd]
     return Loaded(settings, file, tuple(warnings), keys.by_upstream)
 
 
@@ -85,10 +86,25 @@ def _parse(file: Path | None, text: str) -> dict[str, Any]:
     except ValueError as error:
         place = re.fullmatch(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", str(error), re.DOTALL)
         message, line = (place[1], place[2]) if place else (str(error), None)
-        last = text.rstrip().count("\n") + 1
-        raise SettingsError(f"llmgate: {file}:{line or last}: not TOML: {message}") from None
+        at = int(line) if line else text.rstrip().count("\n") + 1
+        said = _in_words(message, text.split("\n")[at - 1])
+        raise SettingsError(f"llmgate: {file}:{at}: {said}") from None
     except RecursionError:
         raise SettingsError(f"llmgate: {file}: not TOML: too many brackets inside each other") from None
+
+
+def _in_words(message: str, line: str) -> str:
+    """tomllib's message for what begins or ends on this line; a key or a table that stands twice is named."""
+    key = re.match(r"\s*([^=#\[{]+?)\s*=", line)
+    table = re.match(r"\s*(\[[^\]]*\]+)", line)
+    if message.startswith("Cannot overwrite a value") and key:
+        return f"{key[1]} stands there twice"
+    inline = re.fullmatch(r"Duplicate inline table key '(.*)'", message)
+    if inline:
+        return f"{inline[1]} stands there twice"
+    if message.startswith("Cannot declare") and message.endswith("twice") and table:
+        return f"{table[1]} stands there twice"
+    return f"not TOML: {message}"
 
 
 def _upstreams(values: Mapping[str, Any]) -> list[str]:

@@ -155,7 +155,7 @@ class Log(Section):
     )
     format: Literal["auto", "text", "json"] = Field(
         default="auto",
-        description='Form of a line: "text", "json", or "auto" = what suits the place where the log goes.',
+        description='Form of a line: "text", "json", or "auto" = JSON in a container unless it goes to a terminal.',
         json_schema_extra=RESTART,
     )
 

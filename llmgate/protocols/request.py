@@ -96,6 +96,10 @@ def _what_is_wrong(found: str) -> str:
     return "the body is not a JSON object"
 
 
+_MODEL_KEYS_READ = 10_000
+"""Each takes a step of its own: more of them, at whatever depth, would hold up everybody else."""
+
+
 def _refuse_two_models(body: bytes) -> None:
     if len(list(islice(_MODEL_KEY.finditer(body), 2))) > 1 and len(list(islice(_model_values(body), 2))) > 1:
         raise _bad("the body names its model twice")
@@ -104,7 +108,9 @@ def _refuse_two_models(body: bytes) -> None:
 def _model_values(body: bytes) -> Iterator[int]:
     """Where the values of the outermost object's `model` keys begin. Linear in the length of the body."""
     depth = start = 0
-    for key in _MODEL_KEY.finditer(body):
+    for number, key in enumerate(_MODEL_KEY.finditer(body)):
+        if number == _MODEL_KEYS_READ:
+            raise _bad("the body has too many keys called model")
         depth += _nesting(body[start : key.start()])
         start = key.end()
         if depth == 1:

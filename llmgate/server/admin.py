@@ -11,6 +11,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from llmgate.adminapi import REQUEST_STATES, Requests, RequestView, Status, encode
+from llmgate.server.asgi import CONNECTION
 from llmgate.server.listener import Listener
 from llmgate.telemetry.feed import Feed
 
@@ -78,7 +79,7 @@ class EventStream:
             writing = tasks.create_task(self._write(send))
             with Listener(receive, writing.cancel):
                 await asyncio.wait([writing])
-        scope["extensions"]["llmgate.abort"]()
+        scope["extensions"][CONNECTION].abort()
 
     async def _write(self, send: Send) -> None:
         """Until it is cancelled: because the watcher left, or does not keep up."""

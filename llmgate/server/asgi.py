@@ -1,8 +1,9 @@
 """The edges of ASGI that every path needs: reading a bounded body in time, and the headers as a table."""
 
 import asyncio
+import secrets
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.types import Receive, Scope
 
@@ -14,13 +15,50 @@ Headers = Mapping[bytes, bytes]
 JSON = (b"content-type", b"application/json")
 
 
+CONNECTION = "llmgate.connection"
+"""The name in `scope["extensions"]` of the client's Connection."""
+
+
+class Connection(Protocol):
+    """What ASGI does not offer of a client's connection."""
+
+    def abort(self) -> None:
+        """Closes it at once. An answer that has no end yet gets none."""
+        ...
+
+    @property
+    def is_behind(self) -> bool:
+        """More is waiting for the client than a connection should hold."""
+        ...
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that the client has not taken yet, as far as that is known."""
+        ...
+
+    async def wait_writable(self) -> None:
+        """Until it is not behind any more, or lost."""
+        ...
+
+
 class ClientLeft(Exception):
     """The client went before its body was here: there is nobody to answer."""
 
 
 def headers_of(scope: Scope) -> Headers:
-    """Names in lower case; of a name that comes twice the last counts."""
-    return dict(scope["headers"])
+    """Names in lower case; a name that comes twice has its values joined to a list (RFC 9110 5.3)."""
+    pairs = scope["headers"]
+    headers: dict[bytes, bytes] = dict(pairs)
+    if len(headers) < len(pairs):
+        headers.clear()
+        for name, value in pairs:
+            headers[name] = headers[name] + b", " + value if name in headers else value
+    return headers
+
+
+def new_request_id() -> str:
+    """Names one request in answers, log, feed and at the upstream."""
+    return "req_" + secrets.token_hex(8)
 
 
 def peer_of(scope: Scope) -> str:

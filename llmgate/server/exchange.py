@@ -8,36 +8,48 @@ A client that leaves cancels this task, from `_client_gone`, in whatever state i
 
 import asyncio
 import logging
-import secrets
-from typing import TYPE_CHECKING
 
 from starlette.types import Receive, Scope, Send
 
 from llmgate.admission.base import Place
 from llmgate.config.settings import UpstreamSettings
 from llmgate.core.caller import Caller
+from llmgate.core.line import Position
 from llmgate.core.routing import Route
 from llmgate.errors import BodyTimeout, BodyTooLarge, ClientStalled, GateError, Outcome, QueueError, UpstreamFailed
 from llmgate.protocols.surface import ModelRequest, Surface
 from llmgate.server import identity
-from llmgate.server.asgi import JSON, ClientLeft, Header, Headers, headers_of, peer_of, read_body
+from llmgate.server.asgi import (
+    CONNECTION,
+    JSON,
+    ClientLeft,
+    Connection,
+    Header,
+    Headers,
+    headers_of,
+    new_request_id,
+    peer_of,
+    read_body,
+)
 from llmgate.server.heartbeat import Heartbeat
 from llmgate.server.listener import Listener
+from llmgate.server.outcome import outcome_of
 from llmgate.server.relay import Relay
-from llmgate.server.reply import Reply
+from llmgate.server.reply import Reply, nothing
 from llmgate.server.services import Services
+from llmgate.server.whole import Whole
 from llmgate.server.wishes import Wishes, read_wishes
 from llmgate.upstreams.answer import Answer, Done
 from llmgate.upstreams.upstream import returned_headers
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 logger = logging.getLogger("llmgate")
 
 LARGEST_ANSWER = 64 * 1024 * 1024
 """Bytes of an answer that does not stream; it is held whole, so that a client never gets half of it."""
 LARGEST_ERROR = 1024 * 1024
+
+GRACE_SECONDS = 0.25
+"""How long the upstream may take to end a message after the end of the stream in it, when nobody listens any more."""
 
 STREAM_HEADERS: tuple[Header, ...] = ((b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no"))
 """X-Accel-Buffering: nginx would hold frames back otherwise."""
@@ -49,9 +61,10 @@ class Exchange:
     """One request on one surface."""
 
     __slots__ = (
-        "_abort",
         "_answer_status",
         "_arrival",
+        "_connection",
+        "_grace",
         "_headers",
         "_heartbeat",
         "_id",
@@ -68,7 +81,9 @@ class Exchange:
         "_stopped_by",
         "_surface",
         "_task",
+        "_told",
         "_upstream_name",
+        "_whole",
         "_wishes",
     )
 
@@ -83,18 +98,23 @@ class Exchange:
         self._scope = scope
         self._receive = receive
         self._headers: Headers = headers_of(scope)
-        self._abort: Callable[[], None] | None = scope.get("extensions", {}).get("llmgate.abort")
-        self._reply = Reply(send, services.settings.server.client_stall_timeout)
-        self._id = "req_" + secrets.token_hex(8)
+        self._connection: Connection | None = scope.get("extensions", {}).get(CONNECTION)
+        self._reply = Reply(send, services.settings.server.client_stall_timeout, self._connection)
+        self._id = new_request_id()
         self._wishes = Wishes()
         self._upstream_name = ""
         self._arrival: list[Header] = []
         """Position and depth when it came, where it had to wait."""
+        self._told: int | None = None
+        """The position that was told last."""
         self._release_timeout = 0.0
         self._place: Place | None = None
         self._relay: Relay | None = None
+        self._whole: Whole | None = None
         self._answer_status = 0
         self._heartbeat: Heartbeat | None = None
+        self._grace: asyncio.TimerHandle | None = None
+        """The upstream may still end the message of a client that left with all of it."""
         self._outcome: Outcome | None = None
         """Why we cut it, once we do."""
         self._stopped_by: GateError | None = None
@@ -120,8 +140,9 @@ class Exchange:
                 await self._serve(request, route)
         finally:
             self._services.running.discard(self)
-            if self._heartbeat is not None:
-                self._heartbeat.stop()
+            self._stop_heartbeat()
+            if self._grace is not None:
+                self._grace.cancel()
 
     async def _serve(self, request: ModelRequest, route: Route) -> None:
         """Waits, runs, answers; every way it may end leads through here."""
@@ -177,14 +198,22 @@ class Exchange:
         if not stream or self._wishes.queue_events == "off":
             await place.wait_admitted()
             return
+        self._reply.on_writable = lambda: self._tell(place.position())
         async for position in place.positions():
             if not self._reply.started:
                 self._open_stream([])
-            if self._wishes.queue_events == "on":
-                self._reply.write(self._surface.queue_frame(position))
-            else:
-                self._reply.write(self._surface.heartbeat(position))
-            await self._reply.wait_sent()
+            self._tell(position)
+        self._reply.on_writable = nothing
+
+    def _tell(self, position: Position | None) -> None:
+        """A slow client is told the newest when it has caught up: its slot does not wait for that."""
+        if position is None or position.position == self._told or self._reply.blocked:
+            return
+        self._told = position.position
+        if self._wishes.queue_events == "on":
+            self._reply.write(self._surface.queue_frame(position))
+        else:
+            self._reply.write(self._surface.heartbeat(position))
 
     async def _run(self, place: Place, body: bytes, *, stream: bool) -> None:
         """The slot is there: asks the upstream and passes on what it says."""
@@ -194,12 +223,17 @@ class Exchange:
         place.hand_over()
         async with call as answer:
             self._answer_status = answer.status
+            _check_coding(answer)
+            if answer.status < 300 and stream and _is_event_stream(answer):
+                await self._pass_stream(answer)
+                return
+            self._stop_heartbeat()
             if answer.status >= 400:
                 await self._pass_error(answer)
-            elif stream and _is_event_stream(answer):
-                await self._pass_stream(answer)
+            elif answer.status >= 300:
+                raise UpstreamFailed("llmgate: the upstream redirects, which is not followed (UPSTREAM_ERROR)")
             else:
-                await self._pass_whole(answer, place)
+                await self._pass_whole(answer)
 
     async def _pass_stream(self, answer: Answer) -> None:
         watch = self._surface.watch()
@@ -215,20 +249,17 @@ class Exchange:
                 "llmgate: the upstream ended its stream before the answer was complete (UPSTREAM_ERROR)"
             )
 
-    async def _pass_whole(self, answer: Answer, place: Place) -> None:
-        body = await answer.read(LARGEST_ANSWER)
+    async def _pass_whole(self, answer: Answer) -> None:
         if self._reply.started:
             raise UpstreamFailed("llmgate: the upstream answered a streaming request without a stream (UPSTREAM_ERROR)")
-        headers = [*returned_headers(answer), *self._own_headers()]
-        if place.queued:
-            headers.append((b"llmgate-queued-ms", b"%d" % round(place.waited * 1000)))
-        self._stop_heartbeat()
-        self._reply.answer(answer.status, headers, body)
+        self._whole = whole = Whole(answer, LARGEST_ANSWER)
+        answer.start(whole)
+        body = await whole.wait_body()
+        self._reply.answer(answer.status, [*returned_headers(answer), *self._own_headers()], body)
 
     async def _pass_error(self, answer: Answer) -> None:
         """The upstream's own error: with its status while there is none yet, as an error event on an open stream."""
         body = await answer.read(LARGEST_ERROR)
-        self._stop_heartbeat()
         if self._reply.started:
             self._reply.finish(self._surface.upstream_error_frame(answer.status, body, self._id))
             return
@@ -238,27 +269,36 @@ class Exchange:
 
     # ---- the slot
 
-    def _upstream_done(self, done: Done) -> None:
+    def _upstream_done(self, done: Done, error: GateError | None) -> None:
         """The transport knows what became of the call: the slot is free, or drains."""
         if self._place is None:
             return
-        if done is Done.ENDED:
-            self._place.leave(self._ended_outcome())
-        elif done is Done.CUT:
-            self._place.drain(self._outcome or "upstream_timeout", self._release_timeout)
+        outcome = outcome_of(
+            done,
+            status=self._answer_status,
+            told_end=self._has_told_end(done),
+            stream_failed=self._relay is not None and self._relay.watch.failed,
+            cut=self._outcome,
+            error=error,
+        )
+        if done is Done.CUT:
+            self._place.drain(outcome, self._release_timeout)
         else:
-            self._place.leave(self._outcome or ("upstream_down" if done is Done.UNSENT else "upstream_error"))
+            self._place.leave(outcome)
 
-    def _ended_outcome(self) -> Outcome:
-        """A message that ended regularly is complete unless the server says it failed, or broke its stream off."""
-        failed = self._answer_status >= 500 or self._answer_status == 429
+    def _has_told_end(self, done: Done) -> bool | None:
+        if self._whole is not None:
+            return self._whole.take_end() if done is Done.ENDED else False
         if self._relay is not None:
-            failed = not self._relay.take_end() or self._relay.watch.failed
-        elif self._reply.started:
-            failed = True  # the client was promised a stream and none came
-        return "upstream_error" if failed else "completed"
+            return self._relay.take_end() if done is Done.ENDED else self._relay.is_told
+        promised = self._reply.started and self._answer_status < 400
+        return False if promised else None
 
     # ---- ends from outside
+
+    def give_up(self) -> None:
+        """Ends it without another word, for a client that does not take its error."""
+        self._give_up_client()
 
     def stop(self, error: GateError) -> None:
         """Ends it wherever it is; its client gets `error`."""
@@ -266,7 +306,12 @@ class Exchange:
 
     def _client_gone(self) -> None:
         """The client left. Also called when its answer is complete: then nothing is left to do."""
-        if not self._reply.finished or self._reply.blocked:
+        if self._reply.finished:
+            return
+        if self._relay is not None and self._relay.is_told:
+            outcome: Outcome = "upstream_error" if self._relay.watch.failed else "completed"
+            self._grace = asyncio.get_running_loop().call_later(GRACE_SECONDS, self._cut, outcome, _ClientGone())
+        else:
             self._cut("client_gone", _ClientGone())
 
     def _client_stalled(self) -> None:
@@ -302,8 +347,8 @@ class Exchange:
     def _give_up_client(self) -> None:
         """No more can be said on this connection: it is closed at once, so that nothing on it looks complete."""
         self._reply.stop()
-        if self._abort is not None:
-            self._abort()
+        if self._connection is not None:
+            self._connection.abort()
 
     def _error_headers(self, error: GateError) -> list[Header]:
         headers = [(b"llmgate-code", error.code.encode("ascii"))]
@@ -311,11 +356,10 @@ class Exchange:
             headers.append((b"connection", b"close"))  # the rest of its body is not read
         if isinstance(error, QueueError):
             headers += [(b"x-should-retry", b"false"), (b"retry-after", b"%d" % self._retry_after())]
-            headers.append((b"llmgate-depth", b"%d" % error.depth))
+            if not self._arrival:
+                headers.append((b"llmgate-depth", b"%d" % error.depth))
             if error.limit is not None:
                 headers.append((b"llmgate-limit", b"%d" % error.limit))
-            if self._place is not None and self._place.queued:
-                headers.append((b"llmgate-queued-ms", b"%d" % round(self._place.waited * 1000)))
         return headers
 
     def _retry_after(self) -> int:
@@ -329,6 +373,8 @@ class Exchange:
         headers = [(b"llmgate-request-id", self._id.encode("ascii"))]
         if self._upstream_name:
             headers.append((b"llmgate-upstream", self._upstream_name.encode("ascii")))
+        if self._place is not None and self._arrival and self._place.position() is None:
+            headers.append((b"llmgate-queued-ms", b"%d" % round(self._place.waited * 1000)))
         return headers + self._arrival
 
     def _open_stream(self, headers: list[Header]) -> None:
@@ -383,6 +429,13 @@ class Exchange:
 
 class _ClientGone(GateError):
     """Nobody is there to be told."""
+
+
+def _check_coding(answer: Answer) -> None:
+    """We asked for no coding and pass none on: the client would not know of it."""
+    for name, value in answer.headers:
+        if name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
+            raise UpstreamFailed("llmgate: the upstream answered in a coding that was not asked for (UPSTREAM_ERROR)")
 
 
 def _is_event_stream(answer: Answer) -> bool:

@@ -15,6 +15,7 @@ from llmgate.core.events import Mode
 from llmgate.errors import GateError, MethodNotAllowed, NotFound
 from llmgate.protocols.surface import Surface
 from llmgate.protocols.surfaces import SURFACES
+from llmgate.server.asgi import new_request_id
 from llmgate.server.exchange import Exchange
 from llmgate.server.services import Services
 
@@ -111,9 +112,10 @@ def _answer_wrong_method(request: Request, error: Exception) -> Response:
 
 
 def _answer_error(surface: Surface, error: GateError, headers: dict[str, str] | None = None) -> Response:
+    request_id = new_request_id()
     return Response(
-        surface.error_body(error, ""),
+        surface.error_body(error, request_id),
         error.status,
-        {"llmgate-code": error.code, **(headers or {})},
+        {"llmgate-request-id": request_id, "llmgate-code": error.code, **(headers or {})},
         media_type="application/json",
     )

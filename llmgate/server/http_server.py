@@ -9,16 +9,19 @@ from starlette.types import ASGIApp
 from llmgate.server.http_protocol import GateProtocol
 
 KEEP_ALIVE_SECONDS = 75
+GONE_SECONDS = 60.0
+GONE_MARGIN_SECONDS = 10.0
 
 
 class HttpServer:
     """One ASGI application on listening sockets. It wakes up for nothing while nobody asks."""
 
-    def __init__(self, app: ASGIApp, sockets: Sequence[socket.socket]) -> None:
+    def __init__(self, app: ASGIApp, sockets: Sequence[socket.socket], stall_seconds: float | None = None) -> None:
+        """`stall_seconds`: how long a client may take nothing; the kernel must not give it up before."""
         self._sockets = list(sockets)
         config = uvicorn.Config(
             app,
-            http=GateProtocol,
+            http=type("ClientProtocol", (GateProtocol,), {"user_timeout": user_timeout(stall_seconds)}),
             ws="none",
             lifespan="off",
             interface="asgi3",
@@ -46,3 +49,11 @@ class HttpServer:
     async def stop(self) -> None:
         """Closes what is idle at once and the rest after a second."""
         await self._server.shutdown(sockets=self._sockets)
+
+
+def user_timeout(stall_seconds: float | None) -> float | None:
+    """Seconds after which the kernel gives up a client that acknowledges nothing; None where it may stall for ever.
+
+    The kernel does not tell a machine that lost power from a client that has stopped reading.
+    """
+    return None if stall_seconds is None else max(GONE_SECONDS, stall_seconds + GONE_MARGIN_SECONDS)

@@ -17,6 +17,8 @@ class Stoppable(Protocol):
 
     def stop(self, error: GateError) -> None: ...
 
+    def give_up(self) -> None: ...
+
 
 class Running:
     """The exchanges that have gone past reading their request and are not over yet."""

@@ -129,10 +129,10 @@ class UnixSocket:
             return
         if not stat.S_ISSOCK(found.st_mode):
             raise SocketNotAllowed(
-                f"llmgate: {self.path} exists and is not a socket; move it away or name another path"
+                f"llmgate: {self.path} exists and is not a socket; move it away, or name another with {self._option()}"
             )
         if found.st_uid != os.getuid():
-            raise SocketNotAllowed(f"llmgate: {self.path} belongs to another user; name another path")
+            raise SocketNotAllowed(f"llmgate: {self.path} belongs to another user; name another with {self._option()}")
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.settimeout(1)
             try:
@@ -166,7 +166,13 @@ class UnixSocket:
             return
 
     def _in_use(self) -> SocketInUse:
-        return SocketInUse(f"llmgate: another llmgate answers on {self.path}; stop it, or name another socket")
+        return SocketInUse(
+            f"llmgate: another llmgate answers on {self.path}; stop it, or name another with {self._option()}"
+        )
+
+    def _option(self) -> str:
+        """The option that names another one: only the admin socket is private."""
+        return "--admin-socket PATH" if self._private else "--listen unix:PATH"
 
 
 def _explain(error: OSError, where: str) -> LlmgateError:
@@ -174,5 +180,8 @@ def _explain(error: OSError, where: str) -> LlmgateError:
     if error.errno in (errno.EACCES, errno.EPERM):
         return SocketNotAllowed(f"llmgate: cannot listen on {where}: {reason}; choose another place, or another user")
     if error.errno == errno.EADDRINUSE:
-        return SocketInUse(f"llmgate: cannot listen on {where}: {reason}; stop who listens there, or choose another")
+        return SocketInUse(
+            f"llmgate: cannot listen on {where}: {reason}; stop who listens there, "
+            "or choose another with --listen HOST:PORT"
+        )
     return SocketNotAllowed(f"llmgate: cannot listen on {where}: {reason}")

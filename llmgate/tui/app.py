@@ -74,13 +74,14 @@ def run(
     ascii: bool = False,  # noqa: A002 (the option's own name)
     once: bool = False,
     no_color: bool = False,
+    quiet: bool = False,
     zone: tzinfo | None = None,
 ) -> int:
     """The exit status: 0; 1 when it failed; 3 when `once` found no daemon (without it the screen waits for one)."""
     plain_signs = ascii or "utf" not in (sys.stdout.encoding or "").lower()
     look = Look(ascii=plain_signs, zone=zone)
     if once:
-        return print_once(socket, look)
+        return print_once(socket, look, quiet=quiet)
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         sys.stderr.write("llmgate top needs a terminal; llmgate top --once prints one picture without\n")
         return 1
@@ -89,13 +90,18 @@ def run(
     return app.return_code or 0
 
 
-def print_once(socket: Path, look: Look) -> int:
-    """Writes the overview as plain text, as large as the terminal, without the keys."""
+def print_once(socket: Path, look: Look, *, quiet: bool = False) -> int:
+    """Writes the overview as plain text, as large as the terminal, without the keys.
+
+    `quiet`: that no daemon answers is told by the exit status only.
+    """
     try:
         view = asyncio.run(first_view(AdminClient(socket, command="top")))
     except AdminError as error:
-        sys.stderr.write(f"{error}\n")
-        return NOT_RUNNING if isinstance(error, DaemonNotRunning) else 1
+        absent = isinstance(error, DaemonNotRunning)
+        if not (absent and quiet):
+            sys.stderr.write(f"{error}\n")
+        return NOT_RUNNING if absent else 1
     columns, rows = shutil.get_terminal_size((80, 24))
     lines = picture(view, Look(columns, rows, look.ascii, zone=look.zone, keys=False))
     sys.stdout.write("\n".join(plain(line) for line in lines).rstrip("\n") + "\n")

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from llmgate.adminapi import SCHEMA, Status, UpstreamView
 from llmgate.tui.cells import Line, Span, cut, fit, width_of, width_of_line
-from llmgate.tui.columns import WIDE, Frame
+from llmgate.tui.columns import Frame
 from llmgate.tui.figures import age, short_age
 from llmgate.tui.model import Lane, View
 from llmgate.tui.notices import disconnected, no_traffic, no_upstream
@@ -16,7 +16,6 @@ from llmgate.tui.sections import Look, clock, rule, sections, upstream_lines
 from llmgate.tui.tables import slots_text, state_word
 
 SMALL_WIDTH, SMALL_HEIGHT = 60, 15
-SHORT_WIDTH = 76
 ROOMY = 16
 """Below so many rows no line is left empty."""
 FEWEST = 4
@@ -99,7 +98,9 @@ def _header(frame: Frame, look: Look) -> Line:
     now = None if view.clock is None else view.clock + timedelta(seconds=view.lost_for)
     right = f" {clock(now, look.zone)}"
     if status is not None and view.link.state == "live":
-        _add_figures(line, _figures(frame, status, look), look.width - len(right))
+        forms = _figures(frame, status)
+        room = look.width - len(right) - width_of_line(line)
+        _add_figures(line, next((form for form in forms if sum(map(width_of, form)) <= room), forms[-1]), room)
     return [*fit(line, look.width - len(right)), Span(right)]
 
 
@@ -114,9 +115,8 @@ def _link_word(frame: Frame) -> Span:
     return Span(f"{glyphs.live} {frame.clean(view.status.state)}", "amber")
 
 
-def _add_figures(line: Line, figures: list[str], width: int) -> None:
-    """Those of the figures, in their order, that fit whole."""
-    left = width - width_of_line(line)
+def _add_figures(line: Line, figures: list[str], left: int) -> None:
+    """Those of the figures, in their order, that fit whole in the cells that are left."""
     for text in figures:
         left -= width_of(text)
         if left < 0:
@@ -124,19 +124,23 @@ def _add_figures(line: Line, figures: list[str], width: int) -> None:
         line.append(Span(text))
 
 
-def _figures(frame: Frame, status: Status, look: Look) -> list[str]:
+def _figures(frame: Frame, status: Status) -> list[list[str]]:
+    """The same in several forms, the clearest first."""
     upstreams = [lane.upstream for lane in frame.view.lanes]
+    place = f"unix:{frame.clean(status.socket)}"
     up = f"up {age(status.uptime_ms + frame.view.now_ms - status.now_ms)}"
-    wait = sum(upstream.waiting for upstream in upstreams)
+    run, wait = _running_text(upstreams), sum(upstream.waiting for upstream in upstreams)
     full, timeout = sum(u.queue_full for u in upstreams), sum(u.queue_timeout for u in upstreams)
-    run = _running_text(upstreams)
-    if look.width >= WIDE:
-        place = cut(f"unix:{frame.clean(status.socket)}", max(12, look.width - 87), frame.glyphs.more)
-        texts = [place, up, f"running {run}", f"waiting {wait}", f"rejected {full + timeout}"]
-        return [f"   {text}" for text in texts]
-    if look.width >= SHORT_WIDTH:
-        return [f"  {up}", f"   run {run}", f"  wait {wait}", f"  full {full}", f"  tout {timeout}"]
-    return [f"  run {run}", f"  wait {wait}"]
+    busy, ended = [f"run {run}", f"wait {wait}"], [f"rejected {full}", f"timeouts {timeout}"]
+    forms = [
+        [place, up, f"running {run}", f"waiting {wait}", *ended],
+        [place, up, *busy, *ended],
+        [up, *busy, *ended],
+        [up, *busy, f"QFULL {full}", f"QTIME {timeout}"],
+        [*busy, *ended],
+        busy,
+    ]
+    return [[f"  {text}" for text in form] for form in forms]
 
 
 def _running_text(upstreams: list[UpstreamView]) -> str:

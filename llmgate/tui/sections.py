@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, tzinfo
 
 from llmgate.adminapi import EventView, RequestView
-from llmgate.tui.cells import Line, Span, cut, pad, shorten, width_of_line
+from llmgate.tui.cells import Line, Span, cut, fit, pad, shorten, width_of_line
 from llmgate.tui.columns import WIDE, Frame, table
 from llmgate.tui.figures import age
 from llmgate.tui.model import Lane
@@ -137,7 +137,15 @@ def _section_lines(frame: Frame, section: Section, rows: int) -> list[Line]:
     if section.size > rows and rows > 1:
         hidden = section.size - rows + 1
         return [*section.heads, *map(section.row, range(rows - 1)), _more(frame, f"{hidden:,} more")]
-    return [*section.heads, *map(section.row, range(min(rows, section.size)))]
+    hidden = section.size - rows
+    heads = [_noted(frame, section.heads[0], hidden), *section.heads[1:]] if hidden > 0 else section.heads
+    return [*heads, *map(section.row, range(min(rows, section.size)))]
+
+
+def _noted(frame: Frame, head: Line, hidden: int) -> Line:
+    """The rule with what has no row of its own at its end: there is a single row, and somebody stands in it."""
+    note = f" {frame.glyphs.more} {hidden:,} more {frame.glyphs.rule * 3}"
+    return [*fit(head, width_of_line(head) - len(note)), Span(note, "dim")]
 
 
 def _waiting(frame: Frame, look: Look, lane: Lane, titles: bool) -> Section:

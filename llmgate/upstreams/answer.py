@@ -24,7 +24,8 @@ class Done(enum.Enum):
     """We closed while the server may still be working: cancelled, timed out, client gone."""
 
 
-OnDone = Callable[[Done], None]
+OnDone = Callable[[Done, GateError | None], None]
+"""What is known of the server, and what went wrong; None where it ended regularly or whoever asked gave it up."""
 
 
 class Sink(Protocol):
@@ -65,10 +66,10 @@ class Answer(Protocol):
 
     def resume(self) -> None: ...
 
-    def close(self) -> None:
+    def close(self, error: GateError | None = None) -> None:
         """Give the answer up: a running message is cut, an ended one is left alone; nothing is pushed afterwards.
 
-        Idempotent and never blocks.
+        `error`, where the answer itself is at fault, is what `on_done` is told. Idempotent and never blocks.
         """
         ...
 
@@ -92,6 +93,9 @@ class Timeouts:
     """Between two pieces of the body; does not run while back-pressure pauses the reading."""
     total: float | None = None
     """From dispatch to the end of the body."""
+
+
+NO_TIMEOUTS = Timeouts()
 
 
 class Transport(Protocol):
@@ -137,13 +141,14 @@ class Collector:
     def feed(self, data: bytes) -> None:
         self._left -= len(data)
         if self._left < 0:
-            self._answer.close()
-            self.end(UpstreamFailed("llmgate: the upstream's answer is too long (UPSTREAM_ERROR)"))
+            error = UpstreamFailed("llmgate: the upstream's answer is too long (UPSTREAM_ERROR)")
+            self.end(error)
+            self._answer.close(error)
         else:
             self._pieces.append(data)
 
     def end(self, error: GateError | None) -> None:
-        self._error = error
+        self._error = self._error or error
         if not self._over.done():
             self._over.set_result(None)
 

@@ -11,13 +11,13 @@ Invariants:
 
 import asyncio
 import select
-import socket
 from typing import Protocol, cast
 
 import httptools
 
 from llmgate.errors import GateError, UpstreamFailed
 from llmgate.upstreams.answer import Done
+from llmgate.upstreams.peer import watch_peer
 from llmgate.upstreams.wire import WireAnswer
 
 HEAD_LIMIT = 64 * 1024
@@ -42,17 +42,11 @@ class Keeper(Protocol):
         """A link is connected; False: it is not wanted any more."""
         ...
 
-    def on_idle(self, link: "Link") -> None: ...
+    def on_idle(self, link: "Link", *, streamed: bool) -> None:
+        """A message ended regularly; `streamed`: its end was not known from a length."""
+        ...
 
     def on_lost(self, link: "Link") -> None: ...
-
-
-def _watch_peer(connection: socket.socket) -> None:
-    """A host that vanished sends no FIN: without this it would hold its slot for ever where no clock is set."""
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
-        if hasattr(socket, option):
-            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 class _BadAnswerError(Exception):
@@ -79,6 +73,7 @@ class Link(asyncio.Protocol):
         "_read_size",
         "_rest",
         "_sized",
+        "_streamed",
         "_trailing",
         "_transport",
         "_verdict",
@@ -102,7 +97,7 @@ class Link(asyncio.Protocol):
         self._headers: list[tuple[bytes, bytes]] = []
         self._pieces: list[bytes] = []
         self._overhead = self._read_size = 0
-        self._head_only = self._interim = self._sized = False
+        self._head_only = self._interim = self._sized = self._streamed = False
         self._complete = self._keep_alive = self._trailing = False
         self._verdict = Done.LOST
         self._error: GateError | None = None
@@ -158,7 +153,7 @@ class Link(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        _watch_peer(self._transport.get_extra_info("socket"))
+        watch_peer(self._transport.get_extra_info("socket"))
         if self._given_up or not self._keeper.on_made(self):
             self._given_up = True
             self._transport.abort()
@@ -265,7 +260,8 @@ class Link(asyncio.Protocol):
         codings = [value.strip().lower() for name, value in self._headers if name == b"transfer-encoding"]
         if codings and codings != [b"chunked"]:
             raise _BadAnswerError  # we never ask for another coding and could not take it off
-        return bool(codings) or any(name == b"content-length" for name, _ in self._headers)
+        self._streamed = bool(codings)
+        return self._streamed or any(name == b"content-length" for name, _ in self._headers)
 
     def _complete_message(self, parser: httptools.HttpResponseParser) -> None:
         self._complete = True
@@ -309,6 +305,7 @@ class Link(asyncio.Protocol):
         transport = cast("asyncio.Transport", self._transport)
         last = self._take_pieces()
         reusable = self._keep_alive and not transport.is_closing()
+        streamed = self._streamed
         unsent = self._rest is not None or transport.get_write_buffer_size() > 0
         self._answer = None
         self._reset()
@@ -316,7 +313,7 @@ class Link(asyncio.Protocol):
             transport.abort()  # an answer that came before the whole request was sent
         elif reusable:
             transport.resume_reading()
-            self._keeper.on_idle(self)
+            self._keeper.on_idle(self, streamed=streamed)
         else:
             transport.close()
         answer.on_over(Done.ENDED, None, last)

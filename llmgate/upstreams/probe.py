@@ -6,7 +6,7 @@
 
 import msgspec
 
-from llmgate.errors import UpstreamFailed
+from llmgate.errors import GateError, UpstreamFailed
 from llmgate.upstreams.answer import Done, Timeouts
 from llmgate.upstreams.upstream import Upstream
 
@@ -57,5 +57,5 @@ async def _get(upstream: Upstream, path: bytes) -> bytes:
         raise UpstreamFailed("llmgate: the upstream does not tell what it serves (UPSTREAM_ERROR)")
 
 
-def _ignore(_: Done) -> None:
+def _ignore(_: Done, __: GateError | None) -> None:
     """A probe has no slot."""

@@ -51,6 +51,9 @@ class StockTransport:
             request_head(method, target, headers, self._origin.authority, len(body))
             self._begin(answer, self._request(method, target, headers, body))
             await answer.wait_head()
+        except GateError as error:
+            answer.give_up(error)
+            raise
         except BaseException:
             answer.give_up()
             raise
@@ -113,9 +116,9 @@ class StockAnswer:
         if self.status == 0:
             raise self._error or UpstreamDown("llmgate: the request was given up (UPSTREAM_DOWN)")
 
-    def give_up(self) -> None:
+    def give_up(self, error: GateError | None = None) -> None:
         if self.task is None:
-            self._report(Done.UNSENT)
+            self._report(Done.UNSENT, error)
         else:
             self.close()
 
@@ -135,7 +138,8 @@ class StockAnswer:
             self._arm()
             done = await self._exchange(transport, request)
         except asyncio.CancelledError:
-            pass  # only we cancel this task
+            if not self._ending:
+                self._error = UpstreamFailed("llmgate: the exchange with the upstream was ended (UPSTREAM_ERROR)")
         finally:
             self._ending = True  # from here on nothing cancels it
             self._stop_timer()
@@ -176,11 +180,11 @@ class StockAnswer:
             self._deadlines.resume(self._loop.time())
             self._arm()
 
-    def close(self) -> None:
+    def close(self, error: GateError | None = None) -> None:
         self._closed = True
         self._sink = None
         self._taken.set()
-        self.cut(None)
+        self.cut(error)
 
     async def read(self, limit: int) -> bytes:
         return await Collector(self, limit).wait_body()
@@ -196,7 +200,7 @@ class StockAnswer:
             self._error.__cause__ = error
             self._sent = False
             return Done.UNSENT
-        except httpx.HTTPError as error:
+        except Exception as error:
             self._error = UpstreamFailed("llmgate: the upstream broke off or answered badly (UPSTREAM_ERROR)")
             self._error.__cause__ = error
             return Done.LOST
@@ -230,7 +234,7 @@ class StockAnswer:
         if self._over:
             return
         self._over = True
-        self._report(done)
+        self._report(done, None if done is Done.ENDED else self._error)
         self._head.set()
         if self._sink is not None:
             self._loop.call_soon(self._push_end)
@@ -240,10 +244,10 @@ class StockAnswer:
         if sink is not None:
             sink.end(self._error)
 
-    def _report(self, done: Done) -> None:
+    def _report(self, done: Done, error: GateError | None) -> None:
         on_done, self._on_done = self._on_done, None
         if on_done is not None:
-            on_done(done)
+            on_done(done, error)
 
     def _arm(self) -> None:
         self._stop_timer()

@@ -33,11 +33,22 @@ _CLOSED = "llmgate: the connections to the upstream are closed (UPSTREAM_DOWN)"
 class WireTransport(httpx.AsyncBaseTransport):
     """Speaks to the origin of `url` (http or https). `open` is the way in; httpx's interface is there for the rest."""
 
-    def __init__(self, url: str, *, ssl_context: ssl.SSLContext | None = None, idle_limit_seconds: float = 3.0) -> None:
-        """`idle_limit_seconds` must be less than the server's own keep-alive limit (5 s: cpp-httplib, uvicorn)."""
+    def __init__(
+        self,
+        url: str,
+        *,
+        ssl_context: ssl.SSLContext | None = None,
+        idle_limit_seconds: float = 3.0,
+        rest_seconds: float = 0.05,
+    ) -> None:
+        """`idle_limit_seconds` must be less than the server's own keep-alive limit (5 s: cpp-httplib, uvicorn).
+
+        `rest_seconds`: how long a connection is left alone after a streamed answer, see `on_idle`.
+        """
         self._origin = Origin.of(url)
         self._ssl_context = (ssl_context or _default_ssl_context()) if self._origin.secure else None
         self._idle_limit = idle_limit_seconds
+        self._rest_seconds = rest_seconds
         self._idle: dict[Link, None] = {}
         self._links: set[Link] = set()
         self._sweeper: asyncio.TimerHandle | None = None
@@ -59,6 +70,9 @@ class WireTransport(httpx.AsyncBaseTransport):
             link = self._take_idle() or await self._connect(answer)
             link.begin(answer, head, body, head_only=method == b"HEAD")
             await answer.wait_head()
+        except GateError as error:
+            answer.give_up(error)
+            raise
         except BaseException:
             answer.give_up()
             raise
@@ -87,7 +101,24 @@ class WireTransport(httpx.AsyncBaseTransport):
         self._links.add(link)
         return self._emptied is None
 
-    def on_idle(self, link: Link) -> None:
+    def on_idle(self, link: Link, *, streamed: bool) -> None:
+        """llmgate's own measurement: llama-server closes the connection right after each streamed answer, though its
+        head offers to keep it. A request that is written meanwhile is lost, so such a link rests until that is clear.
+        """
+        if streamed and self._rest_seconds:
+            asyncio.get_running_loop().call_later(self._rest_seconds, self._rested, link)
+        else:
+            self._keep(link)
+
+    def _rested(self, link: Link) -> None:
+        if self._emptied is not None:
+            return
+        if link.is_usable():
+            self._keep(link)
+        else:
+            link.give_up()
+
+    def _keep(self, link: Link) -> None:
         loop = asyncio.get_running_loop()
         link.idle_since = loop.time()
         self._idle[link] = None
@@ -222,7 +253,7 @@ def _connect_timeout(deadlines: Deadlines | None) -> GateError:
     return timeout_error(clock or Clock.CONNECT)
 
 
-def _ignore(done: Done) -> None:
+def _ignore(done: Done, error: GateError | None) -> None:
     """httpx has no use for it."""
 
 

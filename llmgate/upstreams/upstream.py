@@ -1,13 +1,12 @@
 """One upstream as the conductor calls it: which headers go out, with which key, over which transport."""
 
+import re
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 
-from llmgate.upstreams.answer import Answer, OnDone, Timeouts, Transport
+from llmgate.upstreams.answer import NO_TIMEOUTS, Answer, OnDone, Timeouts, Transport
 
 Header = tuple[bytes, bytes]
-
-NO_TIMEOUTS = Timeouts()
 
 FORWARDED = frozenset(
     {
@@ -40,6 +39,7 @@ RETURNED = frozenset(
         b"x-request-id",
     }
 )
+_CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 RETURNED_PREFIXES = (b"anthropic-ratelimit-", b"x-ratelimit-")
 """Response headers of the upstream that the client gets: never its CORS, cookies, or anything about the connection."""
 
@@ -131,4 +131,8 @@ class Call:
 
 def returned_headers(answer: Answer) -> list[Header]:
     """The answer's headers that a client may see."""
-    return [(name, value) for name, value in answer.headers if name in RETURNED or name.startswith(RETURNED_PREFIXES)]
+    return [
+        (name, value)
+        for name, value in answer.headers
+        if (name in RETURNED or name.startswith(RETURNED_PREFIXES)) and not _CONTROL.search(value)
+    ]

@@ -13,13 +13,11 @@ import asyncio
 from typing import Protocol
 
 from llmgate.errors import GateError, UpstreamDown
-from llmgate.upstreams.answer import Collector, Done, OnDone, Sink, Timeouts
+from llmgate.upstreams.answer import NO_TIMEOUTS, Collector, Done, OnDone, Sink, Timeouts
 from llmgate.upstreams.deadlines import Deadlines, timeout_error
 
 HOLD_BYTES = 64 * 1024
 """So much of a body is held before anybody asked for it; beyond it (and the read that crossed it) reading pauses."""
-
-NO_TIMEOUTS = Timeouts()
 
 
 class Carrier(Protocol):
@@ -99,11 +97,11 @@ class WireAnswer:
         if not self.has_head:
             raise self._error or UpstreamDown("llmgate: the request was given up (UPSTREAM_DOWN)")
 
-    def give_up(self) -> None:
+    def give_up(self, error: GateError | None = None) -> None:
         """Whoever opened this is gone, at whatever point it was."""
         if self._link is None and not self._over:
             self._over = self._closed = True
-            self._report(Done.UNSENT)
+            self._report(Done.UNSENT, error)
         else:
             self.close()
 
@@ -136,7 +134,7 @@ class WireAnswer:
         self._error = error
         self._stop_timer()
         if self._closed or done is not Done.ENDED:
-            self._report(done)
+            self._report(done, error)
         if self._closed:
             return
         self.ended = done is Done.ENDED
@@ -166,7 +164,7 @@ class WireAnswer:
         self._paused = False
         self._set_reading()
 
-    def close(self) -> None:
+    def close(self, error: GateError | None = None) -> None:
         self._closed = True
         self._sink = None
         self._held.clear()
@@ -174,17 +172,17 @@ class WireAnswer:
         if self.ended:
             self._report(Done.ENDED)
         if self._link is not None:
-            self._link.cut(None)
+            self._link.cut(error)
 
     async def read(self, limit: int) -> bytes:
         return await Collector(self, limit).wait_body()
 
     # own
 
-    def _report(self, done: Done) -> None:
+    def _report(self, done: Done, error: GateError | None = None) -> None:
         on_done, self._on_done = self._on_done, None
         if on_done is not None:
-            on_done(done)
+            on_done(done, error)
 
     def _push_held(self, sink: Sink) -> None:
         held, self._held, self._held_bytes = self._held, [], 0

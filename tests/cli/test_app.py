@@ -1,5 +1,7 @@
 """The command line as a whole: help, version, exit statuses, messages on the right stream."""
 
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 from llmgate import __version__
 from llmgate.cli.app import exit_status
 from llmgate.errors import AdminError, DaemonNotRunning, SettingsError
+from tests.cli.conftest import FakeDaemon
 
 COMMANDS = ("serve", "demo", "simulate", "status", "ps", "top", "config")
 
@@ -51,7 +54,7 @@ def llmgate(*arguments: object) -> "subprocess.CompletedProcess[str]":
 def test_without_a_daemon_it_says_how_to_start_one(tmp_path: Path, command: str) -> None:
     done = llmgate(command, "--socket", tmp_path / "none.sock")
     assert (done.returncode, done.stdout) == (3, "")
-    assert "llmgate serve\n" in done.stderr
+    assert "  llmgate serve" in done.stderr
     assert str(tmp_path / "none.sock") in done.stderr
 
 
@@ -65,3 +68,52 @@ def test_exit_statuses(error: Any, status: int) -> None:
 def test_python_m_llmgate_is_the_command() -> None:
     done = llmgate("--version")
     assert (done.returncode, done.stdout) == (0, f"llmgate {__version__}\n")
+
+
+@pytest.mark.parametrize("command", [("status", "--check"), ("ps",), ("top", "--once")])
+@pytest.mark.parametrize("option", ["-q", "--quiet"])
+def test_without_a_daemon_quiet_tells_by_the_exit_status_only(
+    tmp_path: Path, command: tuple[str, ...], option: str
+) -> None:
+    done = llmgate(*command, option, "--socket", tmp_path / "none.sock")
+    assert (done.returncode, done.stdout, done.stderr) == (3, "", "")
+
+
+@pytest.mark.parametrize(
+    "line", [("status",), ("status", "--json"), ("status", "--watch", "0.1"), ("ps",), ("--help",), ("config", "check")]
+)
+def test_a_reader_that_leaves_ends_it_in_silence(daemon: FakeDaemon, tmp_path: Path, line: tuple[str, ...]) -> None:
+    file = tmp_path / "l.toml"
+    file.write_text(f'[admin]\nsocket = "{daemon.socket}"\n[upstreams.a]\nurl = "http://h"\nmax_concurrent = 1\n')
+    reading, writing = os.pipe()
+    os.close(reading)
+    whole = [sys.executable, "-m", "llmgate", "--config", str(file), *line]
+    try:
+        done = subprocess.run(whole, stdout=writing, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (("simulate", "--slots", "x"), "'--slots': must be a whole number, 1 or more"),
+        (("simulate", "--port", "70000"), "'--port': must be a whole number from 0 to 65535"),
+        (("simulate", "--hold", "x"), "'--hold': must be a number of seconds, or text such as"),
+        (("status", "--watch", "x"), "'--watch': must be a number, 0.1 or more, such as 2 or 0.5"),
+        (("ps", "--state", "odd"), "'--state': must be waiting, running, draining or done"),
+        (("serve", "--upstream", "foo"), "'--upstream': must be NAME=URL, such as reasoning=http://127.0.0.1:8000"),
+        (("serve", "--listen", "8080"), '\'--listen\': must be "host:port", "[::1]:port" or "unix:/path"'),
+    ],
+)
+def test_a_wrong_value_is_told_in_our_own_words(run: Any, line: tuple[str, ...], said: str) -> None:
+    result = run(*line)
+    assert (result.status, result.out) == (2, "")
+    assert f"Invalid value for {said}" in result.err
+
+
+@pytest.mark.parametrize("command", ["serve", "simulate", "status", "ps", "config check"])
+def test_help_is_whole_and_plain(run: Any, command: str) -> None:
+    said = run(*command.split(), "-h").out + run("config", "-h").out
+    assert not re.search(r"\w\.\.\.$|\[\[|<[a-z|]+>|x>=", said, re.MULTILINE)

@@ -76,7 +76,7 @@ def test_the_file_may_come_from_the_global_option_or_the_environment(
 ) -> None:
     file.write_text(TEXT)
     other = file.with_name("other.toml")
-    other.write_text("")
+    other.write_text(TEXT)
     assert f"file        {file}\n" in check(context=Context(config=file))[1]
     assert f"file        {other}\n" in check(str(other), context=Context(config=file))[1]
     monkeypatch.setenv("LLMGATE_CONFIG", str(other))
@@ -87,10 +87,15 @@ def test_the_file_may_come_from_the_global_option_or_the_environment(
 
 def test_settings_without_upstreams_are_told_how_to_get_some(file: Path) -> None:
     file.write_text("")
-    status, out, _ = check(str(file))
-    assert status == 0
+    status, out, err = check(str(file))
+    assert status == 78
     assert "upstreams   none: add one with [upstreams.NAME]" in out
     assert "admin.sock" in out
+    assert err == "llmgate: no upstream: serve would refuse to start\n"
+    status, out, err = check(str(file), context=Context(json=True))
+    told = json.loads(out)
+    assert (status, err, told["valid"], told["upstreams"]) == (78, "", False, {})
+    assert told["errors"] == ["llmgate: no upstream: serve would refuse to start"]
 
 
 def test_warnings_go_beside_the_data(file: Path) -> None:
@@ -107,6 +112,17 @@ def test_json_tells_the_same(file: Path) -> None:
     good = json.loads(out)
     assert (status, good["schema"], good["valid"], good["config"]) == (0, 1, True, str(file))
     assert len(good["warnings"]) == 1
+    assert (good["listen"], good["admin_socket"]) == (["127.0.0.1:8080"], "/run/x/admin.sock")
+    assert good["upstreams"]["llama"] == {
+        "url": "http://127.0.0.1:8000",
+        "models": [],
+        "aliases": {},
+        "max_concurrent": 1,
+        "max_queued": 0,
+        "queue_timeout": 3600.0,
+        "queue_timeout_nonstream": 270.0,
+    }
+    assert good["upstreams"]["vllm-a100"]["models"] == ["reasoning", "r*"]
     file.write_text("x = 1\ny = 1\n")
     status, out, err = check(str(file), context=Context(json=True))
     bad = json.loads(out)
@@ -116,6 +132,7 @@ def test_json_tells_the_same(file: Path) -> None:
 def test_header_values_are_not_told(file: Path) -> None:
     file.write_text(TEXT + 'headers = { x = "hunter2" }\n')
     assert "hunter2" not in "".join(map(str, check(str(file))))
+    assert "hunter2" not in "".join(map(str, check(str(file), context=Context(json=True))))
 
 
 def test_it_can_be_mounted() -> None:

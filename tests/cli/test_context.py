@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from llmgate.cli.context import Context, print_json, wants_color
+from llmgate.cli.context import Context, print_json, terminal_width, wants_color
 
 
 @pytest.mark.parametrize(
@@ -47,3 +47,10 @@ def test_else_the_user_s_own_is_looked_for(tmp_path: Path, monkeypatch: pytest.M
     own.parent.mkdir()
     own.touch()
     assert Context().find_socket() == own
+
+
+def test_the_width_is_the_terminal_s_and_there_is_none_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert terminal_width() is None
+    monkeypatch.setenv("COLUMNS", "93")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert terminal_width() == 93

@@ -43,6 +43,8 @@ def test_what_it_tells_to_try_can_be_typed() -> None:
         assert "http://127.0.0.1:8081/llm/v1/messages" in words
         assert "content-type: application/json" in words
         assert json.loads(words[-1])["stream"] is True
+        assert json.loads(words[-1])["max_tokens"] == 4
+    assert lines[1].startswith("  sleep 1; curl -N ")
     assert re.search(r"llmgate --socket /s top$", text, re.MULTILINE)
 
 

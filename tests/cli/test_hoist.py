@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmgate.cli.hoist import FLAGS, VALUED, hoist
+from llmgate.cli.hoist import FLAGS, VALUED, hoist, is_quiet
 
 LOCAL = ["status", "ps", "reasoning", "-a", "--watch", "2", "--upstream", "a=http://x,max_concurrent=1"]
 
@@ -28,3 +28,10 @@ def test_examples(line: str, hoisted: str) -> None:
 def test_globals_come_first_and_every_order_is_kept(line: list[str]) -> None:
     known = [part for part in line if part in FLAGS or part.startswith(VALUED)]
     assert hoist(line) == known + [part for part in line if part not in known]
+
+
+@pytest.mark.parametrize(
+    ("line", "quiet"), [("status -q", True), ("--quiet ps", True), ("status", False), ("status -- -q", False)]
+)
+def test_whether_it_is_to_be_quiet(line: str, quiet: bool) -> None:
+    assert is_quiet(line.split()) == quiet

@@ -96,3 +96,22 @@ def test_positions_count_from_one_in_each_upstream(views: list[Any]) -> None:
             assert row[0] == "-"
     for name, shown in positions.items():
         assert shown == [str(number + 1) for number in range(len(shown))], name
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 400])
+def test_on_a_terminal_it_fits(run: Any, daemon: Any, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    daemon.requests = requests()
+    monkeypatch.setattr("llmgate.cli.ps.terminal_width", lambda: width)
+    lines = run("ps", "-a", "--socket", daemon.socket).out.splitlines()
+    assert max(map(len, lines)) <= max(width, 50)
+    assert [line.split()[3] for line in lines[1:3]] == ["waiting", "waiting"]
+    assert ("API" in lines[0]) == (width == 400)
+
+
+def test_at_80_columns_it_still_says_who(run: Any, daemon: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    daemon.requests = [request("q-7f3a21", client="claude-code", purpose="compaction", model="qwen2.5:3b-instruct")]
+    monkeypatch.setattr("llmgate.cli.ps.terminal_width", lambda: 80)
+    header, line = run("ps", "--socket", daemon.socket).out.splitlines()
+    assert "MODEL" in header
+    assert "claude-code" in line
+    assert "qwen2.5:3b-instruct" in line

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 from llmgate.cli.context import Context
 from llmgate.cli.serve import overrides
-from llmgate.errors import SettingsError
 
 
 @pytest.fixture
@@ -74,5 +74,39 @@ def test_a_relative_socket_is_taken_from_here() -> None:
 
 
 def test_an_upstream_given_twice_is_refused() -> None:
-    with pytest.raises(SettingsError, match="twice"):
+    with pytest.raises(typer.BadParameter, match="a is given twice"):
         overrides(Context(), None, None, ["a=http://127.0.0.1:1", "a=http://127.0.0.1:2"])
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (("--upstream", "foo"), "'--upstream': must be NAME=URL"),
+        (("--upstream", "a=http://h,x=1"), "'--upstream': a: after the URL comes KEY=VALUE"),
+        (("--upstream", "a=ftp://h"), "'--upstream': a.url must be an http or https URL"),
+        (("--upstream", "a=http://h,max_concurrent=x"), "'--upstream': a.max_concurrent must be a whole number"),
+        (("--listen", "8080"), "'--listen': must be"),
+        (("--admin-socket", "x" * 200), "'--admin-socket': must be a shorter path"),
+    ],
+)
+def test_what_the_command_line_has_wrong_is_a_usage_error(
+    run: Any, served: list[Any], line: tuple[str, ...], said: str
+) -> None:
+    result = run("serve", *line)
+    assert (result.status, result.out, served) == (2, "", [])
+    assert said in result.err
+
+
+def test_what_the_settings_do_not_allow_is_not(run: Any, served: list[Any]) -> None:
+    result = run("serve", "--upstream", "a=http://h", "--listen", "0.0.0.0:8080")
+    assert (result.status, served) == (78, [])
+    assert "LLMGATE_SERVER__ALLOW_OPEN=true" in result.err
+
+
+def test_an_upstream_of_a_file_may_be_completed_by_the_command_line(
+    run: Any, served: list[Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "l.toml"
+    file.write_text("[upstreams.a]\nmax_concurrent = 7\n")
+    run("serve", "--config", file, "--upstream", "a=http://127.0.0.1:1")
+    assert served[0].settings.upstreams["a"].max_concurrent == 7

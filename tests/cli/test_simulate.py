@@ -54,7 +54,9 @@ def test_a_port_in_use_is_69(run: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         result = run("simulate", "--port", taken.getsockname()[1])
     assert (result.status, result.out) == (69, "")
-    assert "in use" in result.err
+    assert result.err.startswith("llmgate: cannot listen on 127.0.0.1:")
+    assert result.err.endswith(": Address already in use; stop who listens there, or choose another with --port N\n")
+    assert result.err.count("\n") == 1
 
 
 @pytest.mark.parametrize("option", ["--hold", "--prompt"])

@@ -22,6 +22,7 @@ def example() -> Any:
             p50_wait_ms=5_700,
             p95_wait_ms=38_000,
             queue_full=2,
+            failed=5,
             served=1204,
         ),
         upstream("reasoning", running=7, draining=1, max_concurrent=8, max_queued=64, p50_wait_ms=0, queue_timeout=4),
@@ -33,11 +34,11 @@ def example() -> Any:
 def test_the_screen() -> None:
     assert screen(example()) == [
         "● llmgate 0.1.0, up 1:05, http://127.0.0.1:8080, config /etc/llmgate/llmgate.toml",
-        "UPSTREAM   STATE  RUN/SLOTS  WAIT/MAX  OLDEST  P50 WAIT  P95 WAIT  FULL  TIMEOUT  SERVED",
-        "ha-llm     full   1/1        3/16      41s     5.7s      38s       2     0        1204",
-        "reasoning  ok     8/8        0/64      -       0s        -         0     4        0       1 draining",
-        "open       ok     3/-        0/-       -       -         -         0     0        0",
-        "vllm-a100  down   0/8        0/-       -       -         -         0     0        0       refused?[2J",
+        "UPSTREAM   STATE  RUN/SLOTS  WAIT/MAX  OLDEST  P50 WAIT  P95 WAIT  FULL  TIMEOUT  FAILED  SERVED",
+        "ha-llm     full   1/1        3/16      41s     5.7s      38s       2     0        5       1204",
+        "reasoning  ok     8/8        0/64      -       0s        -         0     4        0       0       1 draining",
+        "open       ok     3/-        0/-       -       -         -         0     0        0       0",
+        "vllm-a100  down   0/8        0/-       -       -         -         0     0        0       0       refused?[2J",
     ]
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmgate.cli.table import Cell, lapse, paint, table
+from llmgate.cli.table import Cell, fitted, lapse, paint, table
 from llmgate.tui.cells import width_of
 
 
@@ -57,3 +57,15 @@ def test_paint_needs_a_style_and_the_wish_for_colour() -> None:
 )
 def test_durations(ms: int | None, text: str) -> None:
     assert lapse(ms) == text
+
+
+def test_only_as_much_is_taken_as_is_needed() -> None:
+    rows = [("ID", "MODEL"), ("abcdefghij", Cell("a-long-name", "ok"))]
+    steps = (("MODEL", 6), ("ID", 8), ("MODEL", 0))
+    texts = lambda width: [cell.text for cell in fitted(rows, width, steps)[1]]  # noqa: E731
+    assert texts(None) == texts(23) == ["abcdefghij", "a-long-name"]
+    assert texts(22) == ["abcdefghij", "a-lon~"]
+    assert texts(17) == ["abcd..ij", "a-lon~"]
+    assert texts(15) == ["abcd..ij"]
+    assert texts(1) == ["abcd..ij"]
+    assert fitted(rows, 22, steps)[1][1] == Cell("a-lon~", "ok")

@@ -11,8 +11,8 @@ import pytest
 @pytest.mark.parametrize(
     ("options", "wanted"),
     [
-        ((), {"ascii": False, "once": False, "no_color": False}),
-        (("--once", "--ascii", "--no-color"), {"ascii": True, "once": True, "no_color": True}),
+        ((), {"ascii": False, "once": False, "no_color": False, "quiet": False}),
+        (("--once", "--ascii", "--no-color"), {"ascii": True, "once": True, "no_color": True, "quiet": False}),
     ],
 )
 def test_options(run: Any, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], wanted: dict[str, bool]) -> None:

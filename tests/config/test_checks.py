@@ -9,7 +9,7 @@ from llmgate.config.settings import Settings
 
 
 def made(server: dict[str, Any] | None = None, **upstreams: dict[str, Any]) -> Settings:
-    tables = {name: {"url": "http://h:8000", "max_concurrent": 1, **table} for name, table in upstreams.items()}
+    tables = {name: {"url": f"http://{name}:8000", "max_concurrent": 1, **table} for name, table in upstreams.items()}
     return Settings.model_validate({"server": server or {}, "upstreams": tables})
 
 
@@ -35,6 +35,7 @@ def test_listening_beyond_loopback_must_be_allowed(listen: str) -> None:
     (text,) = problems(made({"listen": ["127.0.0.1:8080", listen]}))
     assert text.startswith(f"server.listen has {listen}, which others")
     assert "allow_open = true in [server]" in text
+    assert "LLMGATE_SERVER__ALLOW_OPEN=true" in text
     assert problems(made({"listen": ["127.0.0.1:8080", listen], "allow_open": True})) == []
 
 
@@ -108,3 +109,32 @@ def test_what_is_probably_not_meant_is_told(table: Any, key: str) -> None:
 def test_what_is_probably_meant_is_not(table: Any) -> None:
     assert oddities(made(None, a=table)) == []
     assert oddities(made(None, a={"url": "https://h", "ca_file": "/c.pem"})) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("http://h:8000", "http://h:8000"),
+        ("http://h", "http://H:80/"),
+        ("https://h/base", "https://h:443/base/"),
+        ("http://localhost:8000", "http://127.0.0.1:8000"),
+    ],
+)
+def test_two_upstreams_that_are_one_server_are_told(one: str, other: str) -> None:
+    settings = made(None, a={"url": one}, b={"url": other}, c={})
+    assert problems(settings) == []
+    (text,) = oddities(settings)
+    assert text == (
+        "upstreams.b.url leads where that of a does: upstreams a and b are the same server, "
+        "each has its own queue, so together they may exceed its slots"
+    )
+
+
+@pytest.mark.parametrize("other", ["http://h:8001", "http://i:8000", "http://h:8000/b", "https://h:8001"])
+def test_two_servers_are_two(other: str) -> None:
+    assert oddities(made(None, a={"url": "http://h:8000"}, b={"url": other})) == []
+
+
+def test_a_url_with_v1_is_told_with_where_requests_would_go() -> None:
+    (text,) = oddities(made(None, a={"url": "http://h/v1"}))
+    assert "requests go to .../v1/v1/messages" in text

@@ -140,3 +140,25 @@ def test_an_upstream_needs_name_and_url(text: str) -> None:
 def test_after_the_url_come_keys_with_values(rest: str) -> None:
     with pytest.raises(SettingsError, match=r"--upstream a: after the URL comes KEY=VALUE.*max_concurrent"):
         parse_upstream(f"a=http://h,{rest}")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("LLMGATE_MAX_BODY", "is no setting; did you mean LLMGATE_SERVER__MAX_BODY?"),
+        ("LLMGATE_LOG_LEVEL", "is no setting; did you mean LLMGATE_LOG__LEVEL?"),
+        ("LLMGATE_CONFG", "is no setting; did you mean LLMGATE_CONFIG?"),
+        ("LLMGATE_PORT", "is no setting: settings are LLMGATE_SECTION__KEY, see llmgate.toml(5)"),
+        ("LLMGATE_FOO", "is no setting: settings are LLMGATE_SECTION__KEY, see llmgate.toml(5)"),
+    ],
+)
+def test_a_variable_without_a_section_is_odd(name: str, said: str) -> None:
+    found = EnvironmentValues({name: "hunter2"}, ())
+    assert [(problem.path, problem.text) for problem in found.oddities] == [((name,), said)]
+    assert (found.problems, found.values) == ([], {})
+
+
+def test_variables_of_others_that_begin_alike_are_not() -> None:
+    environ = {"LLMGATE_CONFIG": "/x", "LLMGATE_TEST_LLAMA": "1", "LLMGATE_PORT": "tcp://10.0.0.1:80", "LLMGATER": "1"}
+    environ |= {"LLMGATE_SERVICE_HOST": "10.0.0.1", "LLMGATE_PORT_80_TCP_ADDR": "10.0.0.1", "LLMGATE_SERVER__X": "1"}
+    assert EnvironmentValues(environ, ()).oddities == []

@@ -113,7 +113,11 @@ def test_a_mark_at_the_start_does_not_matter(file: Path) -> None:
     [
         ("a = 1\n[b\nc = 2\n", "llmgate: FILE:2: not TOML: Expected ']' at the end of a table declaration"),
         ('a = 1\nb = """\n\n', "llmgate: FILE:2: not TOML: Unterminated string"),
-        ("a = 1\na = 2\n", "llmgate: FILE:2: not TOML: Cannot overwrite a value"),
+        ("a = 1\na = 2\n", "llmgate: FILE:2: a stands there twice"),
+        (MINIMAL + "\nmax_concurrent = 2 # again\n", "llmgate: FILE:5: max_concurrent stands there twice"),
+        (MINIMAL + "headers = { x = 1, x = 2 }\n", "llmgate: FILE:4: x stands there twice"),
+        (MINIMAL + "[upstreams.a]\n", "llmgate: FILE:4: [upstreams.a] stands there twice"),
+        ("a = 1\na = [\n]\n", "llmgate: FILE:3: not TOML: Cannot overwrite a value"),
         ("a = " + "1" * 5000, "llmgate: FILE:1: not TOML: Exceeds the limit"),
         ("a = " + "[" * 5000, "llmgate: FILE: not TOML: too many brackets inside each other"),
     ],
@@ -256,3 +260,10 @@ def test_any_values_are_used_or_refused_with_words(overrides: dict[str, Any], te
         lines = str(error).splitlines()
         assert lines
         assert all(line.startswith("llmgate: ") for line in lines)
+
+
+def test_a_variable_that_sets_nothing_is_a_warning_only(file: Path) -> None:
+    found = loaded(file, MINIMAL, {"LLMGATE_LISTEN": "127.0.0.1:9000", "LLMGATE_CONFIG": "/x"})
+    assert found.warnings == (
+        "llmgate: environment variable LLMGATE_LISTEN is no setting; did you mean LLMGATE_SERVER__LISTEN?",
+    )

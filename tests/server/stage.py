@@ -112,9 +112,9 @@ class Upstreams:
     async def open(
         self, method: bytes, target: bytes, headers: Headers, body: bytes, timeouts: Timeouts, on_done: OnDone
     ) -> Answer:
-        def note(done: Done) -> None:
+        def note(done: Done, error: GateError | None) -> None:
             self.dones.append(done)
-            on_done(done)
+            on_done(done, error)
 
         answer = WireAnswer(timeouts, note)
         call = Call(answer, body)
@@ -179,6 +179,9 @@ class Wire(asyncio.Transport):
             self.protocol.connection_lost(error)
 
     # the transport's part
+
+    def get_write_buffer_size(self) -> int:
+        return 1 << 20 if self._blocked else 0
 
     def write(self, data: bytes) -> None:
         assert not self._closing or self.gone, "written after the close"

@@ -222,7 +222,7 @@ async def test_cancelled_from_outside_it_leaves_as_well(desk: Desk) -> None:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    scope = {"type": "http", "method": "GET", "extensions": {"llmgate.abort": never.cancel}}
+    scope = {"type": "http", "method": "GET", "extensions": {}}
     task = asyncio.ensure_future(admin.EventStream(desk.feed)(scope, receive, send))
     await desk.wait_watchers(1)
     task.cancel()

@@ -2,14 +2,12 @@
 
 import asyncio
 import socket
-import sys
 
 import pytest
 from gateprocess import MESSAGES, request_body
 from hands import ANSWER, Hands
 from rawclient import Client, CutOff, name_of, post
 
-from llmgate.server import http_protocol
 from llmgate.server.http_server import HttpServer
 from llmgate.server.sockets import bind_listen
 from tests.server.house import House
@@ -113,7 +111,7 @@ async def test_an_abort_closes_at_once_with_data_unsent_and_unread() -> None:
         await receive()
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"x" * 50_000_000, "more_body": True})
-        scope["extensions"]["llmgate.abort"]()
+        scope["extensions"]["llmgate.connection"].abort()
         await receive()
         aborted.set()
 
@@ -134,7 +132,7 @@ async def test_an_abort_closes_at_once_with_data_unsent_and_unread() -> None:
 async def test_what_follows_an_abort_goes_nowhere(house: House, hands: Hands) -> None:
     client, turn = await house.occupy()
     (exchange,) = house.services.running
-    exchange._abort()  # type: ignore[attr-defined]
+    exchange._connection.abort()  # type: ignore[attr-defined]
     assert name_of(await client.frame()) == "message_start"
     await client.frame()
     with pytest.raises(CutOff):
@@ -146,34 +144,26 @@ async def test_what_follows_an_abort_goes_nowhere(house: House, hands: Hands) ->
 # ---- a peer that is gone without a word
 
 
-def options(raw: socket.socket) -> list[int]:
-    names = (socket.TCP_KEEPIDLE, socket.TCP_USER_TIMEOUT)
-    return [
-        raw.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE),
-        *(raw.getsockopt(socket.IPPROTO_TCP, name) for name in names),
-    ]
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the options are Linux's")
 async def test_the_kernel_watches_the_peer(house: House) -> None:
     client = await Client.connect(house.port)
     client.send(HEALTH)
     await client.body()
     (connection,) = house.http._server.server_state.connections
     raw = connection.transport.get_extra_info("socket")
-    assert options(raw) == [1, http_protocol.KEEPALIVE_IDLE_SECONDS, http_protocol.USER_TIMEOUT_MS]
+    assert raw.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the options are Linux's")
-async def test_elsewhere_only_what_every_system_has(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_protocol.sys, "platform", "darwin")
+# ---- a head without an end
+
+
+@pytest.mark.parametrize("begin", [b"POST /v1/messages HTTP/1.1\r\nHost: a\r\nX: ", b"GET /", b"GET / HTTP/1.1\r\n"])
+async def test_a_head_that_is_too_long_is_refused(house: House, begin: bytes) -> None:
     client = await Client.connect(house.port)
-    client.send(HEALTH)
-    await client.body()
-    (connection,) = house.http._server.server_state.connections
-    keep_alive, idle, user = options(connection.transport.get_extra_info("socket"))
-    assert (keep_alive, user) == (1, 0)
-    assert idle != http_protocol.KEEPALIVE_IDLE_SECONDS
+    client.send(begin)
+    line = b"a: b\r\n" if begin.endswith(b"\r\n") else b"aaaa"
+    client.send(line * (70_000 // len(line)))
+    assert b"431 Request Header Fields Too Large" in await client.wait_closed()
+    assert house.figures.waiting == house.figures.running == 0
 
 
 async def test_an_abort_between_two_requests(house: House) -> None:
@@ -181,5 +171,5 @@ async def test_an_abort_between_two_requests(house: House) -> None:
     client.send(HEALTH)
     await client.body()
     (connection,) = house.http._server.server_state.connections
-    connection._abort()
+    connection.abort()
     assert await client.wait_closed() == b""

@@ -175,7 +175,7 @@ def test_of_two_at_once_one_wins(path: Path, daemons: list[Daemon]) -> None:
         won = [answer == "won" for answer in told]
         assert sorted(won) == [False, True]
         winner, loser = daemons[won.index(True)], daemons[won.index(False)]
-        message = f"llmgate: another llmgate answers on {path}; stop it, or name another socket"
+        message = f"llmgate: another llmgate answers on {path}; stop it, or name another with --admin-socket PATH"
         assert told[won.index(False)] == f"lost {message}"
         assert answers(path)
         loser.tell("close", path)
@@ -236,7 +236,9 @@ def test_what_is_no_socket_is_left_alone(path: Path, what: str) -> None:
             leave_stale(target)
         path.symlink_to(target)
     before = path.lstat()
-    with pytest.raises(SocketNotAllowed, match="exists and is not a socket; move it away or name another path"):
+    with pytest.raises(
+        SocketNotAllowed, match="exists and is not a socket; move it away, or name another with --admin-socket PATH"
+    ):
         private(path).open()
     assert path.lstat() == before
     assert what != "file" or path.read_text() == "precious"
@@ -246,7 +248,7 @@ def test_what_is_no_socket_is_left_alone(path: Path, what: str) -> None:
 def test_another_users_socket_is_left_alone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     leave_stale(path)
     monkeypatch.setattr(os, "getuid", lambda: 4711)
-    with pytest.raises(SocketNotAllowed, match="belongs to another user; name another path"):
+    with pytest.raises(SocketNotAllowed, match="belongs to another user; name another with --listen unix:PATH"):
         UnixSocket(path, mode=0o660, private=False).open()
     assert path.exists()
 
@@ -257,7 +259,7 @@ def test_a_strangers_socket_that_answers_is_left_alone(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as stranger:
         stranger.bind(str(path))
         stranger.listen(1)
-        with pytest.raises(SocketInUse, match="stop it, or name another socket"):
+        with pytest.raises(SocketInUse, match="stop it, or name another with --admin-socket PATH"):
             private(path).open()
         assert answers(path)
 
@@ -273,7 +275,7 @@ def test_a_stranger_that_is_too_busy_to_answer_is_left_alone(path: Path) -> None
             client.setblocking(False)
             with contextlib.suppress(BlockingIOError):
                 client.connect(str(path))
-        with pytest.raises(SocketInUse, match="stop it, or name another socket"):
+        with pytest.raises(SocketInUse, match="stop it, or name another with --admin-socket PATH"):
             private(path).open()
         assert path.exists()
 
@@ -332,7 +334,8 @@ def test_ipv6_takes_no_ipv4() -> None:
 def test_a_port_in_use_says_what_to_do() -> None:
     with bind_listen("127.0.0.1:0") as first:
         address = f"127.0.0.1:{first.getsockname()[1]}"
-        message = f"cannot listen on {address}: Address already in use; stop who listens there, or choose another"
+        message = f"cannot listen on {address}: Address already in use; stop who listens there, "
+        message += "or choose another with --listen HOST:PORT$"
         with pytest.raises(SocketInUse, match=message):
             bind_listen(address)
 

@@ -21,7 +21,7 @@ class Recorder:
         self.done = asyncio.Event()
         self.ended = asyncio.Event()
 
-    def on_done(self, done: Done) -> None:
+    def on_done(self, done: Done, error: GateError | None) -> None:
         self.story.append(f"done:{done.value}")
         self.dones.append(done)
         self.done.set()

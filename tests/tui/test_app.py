@@ -215,6 +215,8 @@ class TestOnce:
         assert captured.out == ""
         assert captured.err.startswith(f"No daemon answers on {tmp_path}/admin.sock\n")
         assert "llmgate --socket PATH top" in captured.err
+        assert run(tmp_path / "admin.sock", once=True, quiet=True) == 3
+        assert capsys.readouterr().err == ""
 
     async def test_garbage(self, daemon: Any, capsys: pytest.CaptureFixture[str]) -> None:
         daemon.head = b"SSH-2.0-OpenSSH_9\r\n\r\n"

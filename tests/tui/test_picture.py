@@ -30,7 +30,7 @@ def model(sample: Any) -> Model:
 
 def test_eighty_columns(model: Model) -> None:
     assert drawn(model, Look(80, 24, zone=UTC)) == [
-        " llmgate 0.1.0  ● live  up 3d 04:12   run 8/10  wait 4  full 2  tout 0  14:02:31",
+        " llmgate 0.1.0  ● live  up 3d 04:12  run 8/10  wait 4  QFULL 2  QTIME 0 14:02:31",
         "────────────────────────────────────────────────────────────────────────────────",
         "   UPSTREAM         STATE  SLOTS          WAIT/MAX  OLDEST  P50 W  P95 W  SERVED",
         " ▸ ha-llm           full   ▰ 1/1              3/16    0:41   5.7s  38.0s   1,204",
@@ -64,6 +64,29 @@ def test_more_columns_on_a_wide_screen(model: Model) -> None:
     assert " ".join(lines[2].split()) == titles
     assert lines[8].split() == ["#", "ID", "WAITED", "LEFT", "MODEL", "CLIENT", "SESSION", "PURPOSE", "API", "SSE"]
     assert lines[7].endswith("3 of 16 ─── timeout 5:00 ──────")
+
+
+@pytest.mark.parametrize(
+    ("width", "figures"),
+    [
+        (60, "run 8/10  wait 4"),
+        (78, "run 8/10  wait 4  rejected 2  timeouts 0"),
+        (88, "up 3d 04:12  run 8/10  wait 4  rejected 2  timeouts 0"),
+        (120, "unix:/run/llmgate/admin.sock  up 3d 04:12  run 8/10  wait 4  rejected 2  timeouts 0"),
+        (140, "unix:/run/llmgate/admin.sock  up 3d 04:12  running 8/10  waiting 4  rejected 2  timeouts 0"),
+    ],
+)
+def test_the_header_says_it_as_clearly_as_there_is_room(model: Model, width: int, figures: str) -> None:
+    head = drawn(model, Look(width, 24, zone=UTC))[0]
+    assert head == f" llmgate 0.1.0  ● live  {figures}".ljust(width - 9) + " 14:02:31"
+
+
+def test_on_a_small_screen_the_waiters_without_a_row_are_counted(model: Model) -> None:
+    lines = drawn(model, Look(60, 15, zone=UTC))
+    (head,) = [line for line in lines if "waiting on" in line]
+    assert head.endswith(" … 2 more ───")
+    assert len(head) == 60
+    assert [line.split()[0] for line in lines if " dsh " in line or " claude-code " in line] == ["1"]
 
 
 def test_one_line_each_on_a_tiny_screen(model: Model) -> None:

@@ -38,7 +38,7 @@ async def connect_to() -> AsyncIterator[MakeTransport]:
     async with contextlib.AsyncExitStack() as stack:
 
         def make(url: str, **options: object) -> WireTransport:
-            transport = WireTransport(url, **{"idle_limit_seconds": 600, **options})  # type: ignore[arg-type]
+            transport = WireTransport(url, **{"idle_limit_seconds": 600, "rest_seconds": 0, **options})  # type: ignore[arg-type]
             stack.push_async_callback(transport.aclose)
             return transport
 

@@ -75,7 +75,7 @@ async def storm(start_puppet, *, count, width, reach, tls=None):
     chance = random.Random(count)
     puppet = await start_puppet(gentle_server(count), ssl_context=tls and tls.server)
     before = open_sockets()
-    transport = WireTransport(puppet.url, ssl_context=tls and tls.client)
+    transport = WireTransport(puppet.url, rest_seconds=0, ssl_context=tls and tls.client)
     recorders, outcomes = [], []
     for _ in range(count // width):
         batch = [Recorder() for _ in range(width)]
@@ -111,7 +111,7 @@ async def test_a_cancellation_at_every_turn_on_a_new_connection(start_puppet, tl
     before = open_sockets()
     recorders = []
     for turns in range(60):
-        transport = WireTransport(puppet.url, ssl_context=tls.client)
+        transport = WireTransport(puppet.url, rest_seconds=0, ssl_context=tls.client)
         recorders.append(Recorder())
         await give_up(transport, recorders[-1], turns, again)
         await transport.aclose()
@@ -127,7 +127,7 @@ async def test_a_cancellation_at_every_turn_on_a_new_connection(start_puppet, tl
 @pytest.mark.parametrize("again", [None, 0, 1])
 async def test_a_cancellation_at_every_turn_on_a_kept_connection(start_puppet, again):
     puppet = await start_puppet(gentle_server(2))
-    transport = WireTransport(puppet.url)
+    transport = WireTransport(puppet.url, rest_seconds=0)
     recorders = []
     for turns in range(40):
         await fetch(transport, Recorder())
@@ -145,7 +145,7 @@ async def test_a_request_that_is_cut_never_answers_the_next_one(start_puppet):
             await connection.send(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n", request.line[6:10])
 
     puppet = await start_puppet(script)
-    transport = WireTransport(puppet.url)
+    transport = WireTransport(puppet.url, rest_seconds=0)
     for number in range(300):
         await give_up(transport, Recorder(), number % 25, None)
         assert await fetch(transport, Recorder(), target=b"/%04d" % number) == b"%04d" % number
@@ -238,7 +238,7 @@ async def test_answers_that_nobody_reads_are_cut_with_their_transport(start_pupp
         await connection.send(OK[:-1])
 
     puppet = await start_puppet(script)
-    transport = WireTransport(puppet.url)
+    transport = WireTransport(puppet.url, rest_seconds=0)
     recorder = Recorder()
     await ask(transport, recorder)
     await transport.aclose()

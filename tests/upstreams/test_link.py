@@ -316,6 +316,8 @@ class FakeSocketTransport:
     def setsockopt(self, *option):
         self.options.append(option)
 
+    family = socket.AF_INET
+
     def __init__(self, link, room):
         self.link, self.room, self.written, self.aborted = link, room, [], False
         self.options = []

@@ -293,7 +293,7 @@ class TestClose:
                 await connection.send(CHUNKED + b"2\r\nab\r\n")
 
         puppet = await start_puppet(script)
-        transport = WireTransport(puppet.url)
+        transport = WireTransport(puppet.url, rest_seconds=0)
         running, waiting = Recorder(), Recorder()
         answer = await ask(transport, running, target=b"/run")
         answer.start(running)
@@ -307,7 +307,7 @@ class TestClose:
 
     async def test_nothing_opens_afterwards(self, start_puppet):
         puppet = await start_puppet(serve_ok)
-        transport = WireTransport(puppet.url)
+        transport = WireTransport(puppet.url, rest_seconds=0)
         await transport.aclose()
         recorder = Recorder()
         with pytest.raises(UpstreamDown, match="closed"):
@@ -317,7 +317,7 @@ class TestClose:
 
     async def test_a_connection_that_is_being_made_is_refused(self, start_puppet):
         puppet = await start_puppet(serve_ok)
-        transport = WireTransport(puppet.url)
+        transport = WireTransport(puppet.url, rest_seconds=0)
         recorder = Recorder()
         task = asyncio.get_running_loop().create_task(ask(transport, recorder))
         await asyncio.sleep(0)
@@ -386,7 +386,9 @@ class TestHttpx:
             await connection.send(CHUNKED + b"5\r\nhello\r\n", b"6\r\n world\r\n", b"0\r\n\r\n")
 
         puppet = await start_puppet(script)
-        async with httpx.AsyncClient(transport=WireTransport(puppet.url), base_url=puppet.url) as client:
+        async with httpx.AsyncClient(
+            transport=WireTransport(puppet.url, rest_seconds=0), base_url=puppet.url
+        ) as client:
             response = await client.post("/x?y=1", json={"a": 1})
         assert response.text == "hello world"
         assert puppet.requests[0].line == b"POST /x?y=1 HTTP/1.1"
@@ -399,7 +401,9 @@ class TestHttpx:
             yield b"cd"
 
         puppet = await start_puppet(serve_ok)
-        async with httpx.AsyncClient(transport=WireTransport(puppet.url), base_url=puppet.url) as client:
+        async with httpx.AsyncClient(
+            transport=WireTransport(puppet.url, rest_seconds=0), base_url=puppet.url
+        ) as client:
             await client.post("/", content=pieces())
         assert puppet.requests[0].body == b"abcd"
         assert puppet.requests[0].header(b"transfer-encoding") is None
@@ -410,7 +414,9 @@ class TestHttpx:
             await connection.send(CHUNKED + b"1\r\na\r\n")
 
         puppet = await start_puppet(script)
-        async with httpx.AsyncClient(transport=WireTransport(puppet.url), base_url=puppet.url) as client:
+        async with httpx.AsyncClient(
+            transport=WireTransport(puppet.url, rest_seconds=0), base_url=puppet.url
+        ) as client:
             async with client.stream("GET", "/") as response, asyncio.timeout(LIVENESS_SECONDS):
                 assert await anext(response.aiter_raw()) == b"a"
             await puppet.wait_all_closed()
@@ -423,7 +429,7 @@ class TestHttpx:
         puppet = await start_puppet(script)
         size = 0
         async with (
-            httpx.AsyncClient(transport=WireTransport(puppet.url), base_url=puppet.url) as client,
+            httpx.AsyncClient(transport=WireTransport(puppet.url, rest_seconds=0), base_url=puppet.url) as client,
             client.stream("GET", "/") as response,
         ):
             async for piece in response.aiter_raw():
@@ -439,7 +445,9 @@ class TestHttpx:
                 await connection.send(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n")
 
         puppet = await start_puppet(script)
-        async with httpx.AsyncClient(transport=WireTransport(puppet.url), base_url=puppet.url) as client:
+        async with httpx.AsyncClient(
+            transport=WireTransport(puppet.url, rest_seconds=0), base_url=puppet.url
+        ) as client:
             for _ in range(2):
                 response = await client.head("/")
                 assert (response.headers["content-length"], response.content) == ("1000", b"")
@@ -451,7 +459,9 @@ class TestHttpx:
             await connection.send(b"HTTP/1.1 302 Found\r\nlocation: /other\r\ncontent-length: 0\r\n\r\n")
 
         puppet = await start_puppet(script)
-        async with httpx.AsyncClient(transport=WireTransport(puppet.url), base_url=puppet.url) as client:
+        async with httpx.AsyncClient(
+            transport=WireTransport(puppet.url, rest_seconds=0), base_url=puppet.url
+        ) as client:
             assert (await client.get("/")).status_code == 302
         assert len(puppet.requests) == 1
 
@@ -470,7 +480,9 @@ class TestHttpx:
             connection.close()
 
         puppet = await start_puppet(script)
-        async with httpx.AsyncClient(transport=WireTransport(puppet.url), base_url=puppet.url) as client:
+        async with httpx.AsyncClient(
+            transport=WireTransport(puppet.url, rest_seconds=0), base_url=puppet.url
+        ) as client:
             with pytest.raises(kind):
                 await client.get("/")
 
@@ -483,7 +495,7 @@ class TestHttpx:
         puppet = await start_puppet(script)
         timeout = httpx.Timeout(10, read=0.03)
         async with httpx.AsyncClient(
-            transport=WireTransport(puppet.url), base_url=puppet.url, timeout=timeout
+            transport=WireTransport(puppet.url, rest_seconds=0), base_url=puppet.url, timeout=timeout
         ) as client:
             for path in ("/silent", "/idle"):
                 with pytest.raises(httpx.ReadTimeout):
@@ -497,7 +509,9 @@ class TestHttpx:
 
     async def test_a_bad_header_has_a_httpx_name(self, start_puppet):
         puppet = await start_puppet(serve_ok)
-        async with httpx.AsyncClient(transport=WireTransport(puppet.url), base_url=puppet.url) as client:
+        async with httpx.AsyncClient(
+            transport=WireTransport(puppet.url, rest_seconds=0), base_url=puppet.url
+        ) as client:
             with pytest.raises(httpx.LocalProtocolError):
                 await client.get("/", headers={"a": "b\r\nc: d"})
 
@@ -507,3 +521,59 @@ async def test_a_request_without_any_clock_has_no_timer(start_puppet, connect_to
     answer = await ask(connect_to(puppet.url), Recorder(), timeouts=Timeouts())
     assert answer._timer is None
     assert answer._deadlines is None
+
+
+class TestRest:
+    """llama-server closes right after each streamed answer, though it offers to keep the connection."""
+
+    async def closing(self, connection):
+        await connection.read_request()
+        await connection.send(CHUNKED + b"2\r\nok\r\n0\r\n\r\n")
+        await turn(3)
+        connection.close()
+
+    async def test_a_request_is_not_written_to_a_connection_that_may_close_after_a_stream(
+        self, start_puppet, connect_to
+    ):
+        puppet = await start_puppet(self.closing)
+        transport = connect_to(puppet.url, rest_seconds=0.05)
+        for _ in range(20):
+            assert await fetch(transport, Recorder()) == b"ok"
+        assert len(puppet.connections) == 20
+
+    async def test_a_connection_that_outlived_its_rest_is_used_again(self, start_puppet, connect_to):
+        async def script(connection):
+            while True:
+                await connection.read_request()
+                await connection.send(CHUNKED + b"2\r\nok\r\n0\r\n\r\n")
+
+        puppet = await start_puppet(script)
+        transport = connect_to(puppet.url, rest_seconds=0.01)
+        await fetch(transport, Recorder())
+        async with asyncio.timeout(LIVENESS_SECONDS):
+            while not transport._idle:
+                await asyncio.sleep(0.005)
+        await fetch(transport, Recorder())
+        assert len(puppet.connections) == 1
+
+    async def test_one_that_closed_while_it_rested_is_forgotten(self, start_puppet, connect_to):
+        puppet = await start_puppet(self.closing)
+        transport = connect_to(puppet.url, rest_seconds=0.01)
+        await fetch(transport, Recorder())
+        async with asyncio.timeout(LIVENESS_SECONDS):
+            while transport._links:
+                await asyncio.sleep(0.005)
+        await asyncio.sleep(0.03)
+        assert not transport._idle
+
+    async def test_an_answer_with_a_length_needs_no_rest(self, start_puppet, connect_to):
+        async def script(connection):
+            while True:
+                await connection.read_request()
+                await connection.send(OK)
+
+        puppet = await start_puppet(script)
+        transport = connect_to(puppet.url, rest_seconds=0.05)
+        for _ in range(5):
+            await fetch(transport, Recorder())
+        assert len(puppet.connections) == 1

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmgate.errors import UpstreamDown
-from llmgate.upstreams.answer import Answer, Done, Timeouts
-from llmgate.upstreams.upstream import FORWARDED, NO_TIMEOUTS, RETURNED, Upstream, returned_headers
+from llmgate.errors import GateError, UpstreamDown
+from llmgate.upstreams.answer import NO_TIMEOUTS, Answer, Done, Timeouts
+from llmgate.upstreams.upstream import FORWARDED, RETURNED, Upstream, returned_headers
 
 OURS = {b"accept-encoding", b"content-type", b"llmgate-request-id"}
 CLIENTS_HEADERS = {
@@ -57,7 +57,7 @@ class FakeAnswer:
     def start(self, _: Any) -> None: ...
     def pause(self) -> None: ...
     def resume(self) -> None: ...
-    def close(self) -> None:
+    def close(self, error: GateError | None = None) -> None:
         self.closed += 1
 
     async def read(self, _: int) -> bytes:
@@ -81,7 +81,7 @@ class FakeTransport:
         self.closed += 1
 
 
-def ignore(_: Done) -> None: ...
+def ignore(_: Done, __: GateError | None) -> None: ...
 
 
 async def sent(

@@ -25,8 +25,8 @@ class TestOrder:
         free = asyncio.get_running_loop().create_future()
         idle_when_told = []
 
-        def on_done(done):
-            recorder.on_done(done)
+        def on_done(done, error):
+            recorder.on_done(done, error)
             idle_when_told.append(len(transport._idle))
             free.set_result(None)
 
@@ -93,7 +93,7 @@ class TestOrder:
         second = Recorder()
         opened = []
 
-        def begin_next(done):
+        def begin_next(done, error):
             coroutine = transport.open(b"POST", b"/", [], b"22", Timeouts(), second.on_done)
             opened.append((coroutine, coroutine.send(None)))  # as far as its first await: written already
 
@@ -213,8 +213,8 @@ class TestClose:
         transport = connect_to((await start_puppet(script)).url)
         answer = None
 
-        def on_done(done):
-            recorder.on_done(done)
+        def on_done(done, error):
+            recorder.on_done(done, error)
             answer.close()
 
         answer = await transport.open(b"POST", b"/", [], b"", Timeouts(), on_done)
@@ -383,7 +383,7 @@ def begun(monkeypatch):
         loop, link = ManualLoop(), FakeLink()
         with monkeypatch.context() as patch:
             patch.setattr("asyncio.get_running_loop", lambda: loop)
-            answer = WireAnswer(timeouts, lambda done: None)
+            answer = WireAnswer(timeouts, lambda done, error: None)
         answer.begin(link)
         return loop, link, answer
 

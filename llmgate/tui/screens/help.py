@@ -28,6 +28,7 @@ columns
   P50 W     half waited at most so long    P95 W   95 of 100 did
   TTFT      dispatch to first byte         RPS     ended per second, 1 min
   SERVED    requests that were served      FAIL    upstream errors
+  QFULL     rejected: a full queue         QTIME    timeouts: waited too long
   LEFT      until QUEUE_TIMEOUT            OUT     tokens so far
   Yellow age: half of the time that a request may wait is over; red: most."""
 

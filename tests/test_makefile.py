@@ -1,0 +1,39 @@
+"""What `make` would do, as far as that depends on what it is told."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+
+
+def planned(*arguments: str) -> str:
+    """As from a shell, and not from `make test`, which hands its own variables on."""
+    line = ["make", "--no-print-directory", "-n", *arguments]
+    environ = {"PATH": os.environ["PATH"]}
+    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True, env=environ).stdout
+
+
+@pytest.mark.parametrize("prefix", ["/usr", "/usr/local"])
+def test_the_sample_goes_where_it_is_read(prefix: str) -> None:
+    plan = planned("install", f"PREFIX={prefix}")
+    assert " etc/llmgate.toml /etc/llmgate/llmgate.toml" in plan
+    assert "systemctl enable --now llmgate" in plan
+
+
+def test_elsewhere_it_is_documentation_only() -> None:
+    plan = planned("install", "PREFIX=/opt/x")
+    assert " etc/llmgate.toml /opt/x/share/doc/llmgate/llmgate.toml" in plan
+    assert "/etc/llmgate/llmgate.toml" not in plan
+    assert "systemctl" not in plan
+    assert "/opt/x/bin/llmgate serve --upstream NAME=" in plan
+
+
+def test_the_demo_can_be_told_where_to_listen() -> None:
+    assert planned("demo").rstrip().endswith("llmgate demo")
+    assert "llmgate demo --listen 127.0.0.1:8081" in planned("demo", "LISTEN=127.0.0.1:8081")
