@@ -272,10 +272,6 @@ class Gate:
             depth = len(self._line)
             self._refuse(now, ticket.caller, "queue_full", limit)
             message = f"llmgate: the queue of upstream {self.upstream} is full (QUEUE_FULL)"
-            if limit is None or depth < limit:
-                message = (
-                    f"llmgate: no slot of upstream {self.upstream} is free, and the client would not wait (QUEUE_FULL)"
-                )
             raise QueueFull(message, depth=depth, limit=limit)
         ticket.state = State.WAITING
         self._line.append(ticket)

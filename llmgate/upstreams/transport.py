@@ -49,6 +49,8 @@ class WireTransport(httpx.AsyncBaseTransport):
         self._ssl_context = (ssl_context or _default_ssl_context()) if self._origin.secure else None
         self._idle_limit = idle_limit_seconds
         self._rest_seconds = rest_seconds
+        self._keeps_after_stream = False
+        """Whether the last connection that was looked at some time after a streamed answer was still open."""
         self._idle: dict[Link, None] = {}
         self._links: set[Link] = set()
         self._sweeper: asyncio.TimerHandle | None = None
@@ -65,12 +67,16 @@ class WireTransport(httpx.AsyncBaseTransport):
     ) -> Answer:
         """See `llmgate.upstreams.answer.Transport.open`."""
         answer = WireAnswer(timeouts, on_done)
+        reused = None
         try:
             head = request_head(method, target, headers, self._origin.authority, len(body))
-            link = self._take_idle() or await self._connect(answer)
+            reused = self._take_idle()
+            link = reused or await self._connect(answer)
             link.begin(answer, head, body, head_only=method == b"HEAD")
             await answer.wait_head()
         except GateError as error:
+            if reused is not None:
+                self._keeps_after_stream = False
             answer.give_up(error)
             raise
         except BaseException:
@@ -103,9 +109,10 @@ class WireTransport(httpx.AsyncBaseTransport):
 
     def on_idle(self, link: Link, *, streamed: bool) -> None:
         """llmgate's own measurement: llama-server closes the connection right after each streamed answer, though its
-        head offers to keep it. A request that is written meanwhile is lost, so such a link rests until that is clear.
+        head offers to keep it. A request that is written meanwhile is lost. So after a stream a link rests until that
+        is clear, unless this server was seen to keep one.
         """
-        if streamed and self._rest_seconds:
+        if streamed and self._rest_seconds and not self._keeps_after_stream:
             asyncio.get_running_loop().call_later(self._rest_seconds, self._rested, link)
         else:
             self._keep(link)
@@ -113,7 +120,8 @@ class WireTransport(httpx.AsyncBaseTransport):
     def _rested(self, link: Link) -> None:
         if self._emptied is not None:
             return
-        if link.is_usable():
+        self._keeps_after_stream = link.is_usable()
+        if self._keeps_after_stream:
             self._keep(link)
         else:
             link.give_up()
@@ -126,7 +134,10 @@ class WireTransport(httpx.AsyncBaseTransport):
             self._sweeper = loop.call_at(link.idle_since + self._idle_limit, self._sweep)
 
     def on_lost(self, link: Link) -> None:
-        self._idle.pop(link, None)
+        if link in self._idle:
+            del self._idle[link]
+            if asyncio.get_running_loop().time() - link.idle_since < self._rest_seconds:
+                self._keeps_after_stream = False
         self._links.discard(link)
         if self._emptied is not None and not self._links:
             self._emptied.set()

@@ -523,6 +523,12 @@ async def test_a_request_without_any_clock_has_no_timer(start_puppet, connect_to
     assert answer._deadlines is None
 
 
+async def until(condition):
+    async with asyncio.timeout(LIVENESS_SECONDS):
+        while not condition():  # noqa: ASYNC110  nothing tells when a timer of the transport has fired
+            await asyncio.sleep(0.005)
+
+
 class TestRest:
     """llama-server closes right after each streamed answer, though it offers to keep the connection."""
 
@@ -550,19 +556,36 @@ class TestRest:
         puppet = await start_puppet(script)
         transport = connect_to(puppet.url, rest_seconds=0.01)
         await fetch(transport, Recorder())
-        async with asyncio.timeout(LIVENESS_SECONDS):
-            while not transport._idle:
-                await asyncio.sleep(0.005)
-        await fetch(transport, Recorder())
+        await until(lambda: transport._idle)
+        for _ in range(5):  # the server is known now: no rest is needed
+            await fetch(transport, Recorder())
         assert len(puppet.connections) == 1
+
+    async def test_a_server_that_closes_once_is_not_trusted_again(self, start_puppet, connect_to):
+        async def script(connection):
+            while True:
+                await connection.read_request()
+                await connection.send(CHUNKED + b"2\r\nok\r\n0\r\n\r\n")
+                if len(puppet.requests) > 2:
+                    connection.close()
+                    return
+
+        puppet = await start_puppet(script)
+        transport = connect_to(puppet.url, rest_seconds=0.02)
+        await fetch(transport, Recorder())
+        await until(lambda: transport._idle)
+        await fetch(transport, Recorder())
+        await fetch(transport, Recorder())
+        await until(lambda: not transport._links)
+        assert not transport._keeps_after_stream
+        for _ in range(5):
+            assert await fetch(transport, Recorder()) == b"ok"
 
     async def test_one_that_closed_while_it_rested_is_forgotten(self, start_puppet, connect_to):
         puppet = await start_puppet(self.closing)
         transport = connect_to(puppet.url, rest_seconds=0.01)
         await fetch(transport, Recorder())
-        async with asyncio.timeout(LIVENESS_SECONDS):
-            while transport._links:
-                await asyncio.sleep(0.005)
+        await until(lambda: not transport._links)
         await asyncio.sleep(0.03)
         assert not transport._idle
 
