@@ -112,7 +112,7 @@ class Daemon:
         upstreams = {
             name: make_upstream(name, upstream, _key(loaded, name)) for name, upstream in settings.upstreams.items()
         }
-        self._discovery = Discovery(settings, upstreams, self._admission, self._on_routes)
+        self._discovery = Discovery(settings, upstreams, self._admission, self._on_routes, self._on_health)
         self._services = Services(settings, self._admission, upstreams, self._ledger, self._discovery.routes())
         self._front = FrontDoor(self._services, settings.server.path_prefix)
         self._socket = settings.admin.socket or default_admin_socket(os.environ, os.getuid())
@@ -208,6 +208,12 @@ class Daemon:
         record = self._ledger.apply(event)
         self._journal.apply(event)
         self._feed.apply(event, record)
+
+    def _on_health(self, name: str, up: bool) -> None:
+        figures = self._ledger.figures(name)
+        if figures.down == up:
+            logger.warning("%s %s", name, "is up again" if up else "is down: it takes no connection")
+        figures.down = not up
 
     def _on_routes(self) -> None:
         self._services.routes = self._discovery.routes()

@@ -8,7 +8,7 @@ from llmgate.admission.local import LocalAdmission
 from llmgate.config.settings import Settings, UpstreamSettings
 from llmgate.core.events import Limits
 from llmgate.core.routing import Routes, Serves
-from llmgate.errors import GateError
+from llmgate.errors import GateError, UpstreamDown
 from llmgate.upstreams.probe import ask_models, ask_slots
 from llmgate.upstreams.upstream import Upstream
 
@@ -28,11 +28,14 @@ class Discovery:
         upstreams: Mapping[str, Upstream],
         admission: LocalAdmission,
         on_routes: Callable[[], None],
+        on_health: Callable[[str, bool], None],
     ) -> None:
+        """`on_health` is told, after each question, whether the upstream of that name could be connected to."""
         self._settings = settings
         self._upstreams = upstreams
         self._admission = admission
         self._on_routes = on_routes
+        self._on_health = on_health
         self._models: dict[str, tuple[str, ...]] = {}
         self._slots: dict[str, int | None] = {}
         """As each server told them last; None: it told none."""
@@ -65,10 +68,12 @@ class Discovery:
             try:
                 await self._ask(name, settings)
             except GateError as error:
+                self._on_health(name, not isinstance(error, UpstreamDown))
                 logger.debug("%s does not tell what it serves: %s", name, error)
                 await asyncio.sleep(retry)
                 retry = min(retry * 2, LAST_RETRY_SECONDS)
             else:
+                self._on_health(name, True)
                 retry = FIRST_RETRY_SECONDS
                 await asyncio.sleep(REFRESH_SECONDS)
 

@@ -52,10 +52,14 @@ class Bench:
         self.settings = load(None, environ={}, overrides=overrides).settings
         self.events: list[Event] = []
         self.routed = 0
+        self.health: dict[str, bool] = {}
         limits = {name: limits_of(upstream) for name, upstream in self.settings.upstreams.items()}
         self.admission = LocalAdmission(limits, self.events.append)
         self.upstreams = {name: make_upstream(name, one, "") for name, one in self.settings.upstreams.items()}
-        self.discovery = Discovery(self.settings, self.upstreams, self.admission, self.on_routes)
+        self.discovery = Discovery(self.settings, self.upstreams, self.admission, self.on_routes, self.on_health)
+
+    def on_health(self, name: str, up: bool) -> None:
+        self.health[name] = up
 
     def on_routes(self) -> None:
         self.routed += 1
@@ -303,3 +307,15 @@ def test_the_default_upstream_takes_the_rest() -> None:
 async def test_nothing_to_ask_is_no_question() -> None:
     async with asyncio.timeout(LIVENESS_SECONDS):
         await Bench({"u": {**URL, "models": ["m"]}}).discovery.run()
+
+
+async def test_whether_it_takes_connections_is_told() -> None:
+    server = Server(props=LOADING, v1_models=LOADING)
+    with refusing_port() as port:
+        bench = Bench({"down": {"url": f"http://127.0.0.1:{port}", "max_concurrent": 1}})
+        async with bench.running():
+            await bench.until(lambda: bench.health == {"down": False})
+    async with Puppet(server.script) as puppet:
+        bench = Bench({"loads": {"url": puppet.url, "max_concurrent": 1}})
+        async with bench.running():
+            await bench.until(lambda: bench.health == {"loads": True})

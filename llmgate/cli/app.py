@@ -104,6 +104,7 @@ app.add_typer(config_commands.app, name="config")
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and leave with its exit status."""
+    open_standard_files()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -120,6 +121,17 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         except BrokenPipeError:
             drop_output()
     sys.exit(0)
+
+
+def open_standard_files() -> None:
+    """Whoever starts us may have closed some of 0, 1 and 2: a socket that got such a number would be taken for them."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number: this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", closefd=False))
 
 
 def exit_status(error: LlmgateError) -> int:

@@ -48,11 +48,14 @@ def _absolute(text: str | None) -> Path | None:
     return Path(text) if text and text.startswith("/") else None
 
 
-def make_private_folder(folder: Path, uid: int) -> None:
-    """Make `folder` with mode 0700 where it is missing; PermissionError where others could replace what lies in it."""
+def make_private_folder(folder: Path, uid: int, *, for_group: bool = False) -> None:
+    """Make `folder` where it is missing, with mode 0700, or 0750 where the group is to get at what lies in it.
+
+    PermissionError where others could replace what lies in it.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
-        folder.mkdir(mode=0o700)
+        folder.mkdir(mode=0o750 if for_group else 0o700)
     except FileExistsError:
         reason = why_not_private(folder, uid)
         if reason:

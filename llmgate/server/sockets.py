@@ -107,7 +107,7 @@ class UnixSocket:
 
     def _prepare_folder(self) -> None:
         if self._private:
-            make_private_folder(self.path.parent, os.getuid())
+            make_private_folder(self.path.parent, os.getuid(), for_group=bool(self._mode & 0o060))
         else:
             self.path.parent.mkdir(parents=True, exist_ok=True)
 

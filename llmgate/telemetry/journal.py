@@ -1,9 +1,9 @@
-"""Log lines from the gate's events: only of requests that have to wait, and of a queue that is full, once each time.
+"""Log lines from the gate's events: of requests that have to wait, and once each of a full queue and of failures.
 
     llmgate: ha-llm session=a61e6e40 queued (depth 1)
     llmgate: ha-llm session=a61e6e40 purpose=compaction dispatched after 5730ms
 
-The logger writes "llmgate: " in front. A request that gets a slot at once logs nothing.
+The logger writes "llmgate: " in front. A request that gets a slot at once, and does not fail, logs nothing.
 """
 
 import logging
@@ -13,6 +13,7 @@ from llmgate.core.events import (
     Abandoned,
     Admitted,
     Dismissed,
+    Drained,
     Event,
     Expired,
     LimitsChanged,
@@ -20,9 +21,14 @@ from llmgate.core.events import (
     Moved,
     Queued,
     Refused,
+    Released,
     Requeued,
     TicketEvent,
 )
+from llmgate.errors import Outcome
+
+FAILURES: frozenset[Outcome] = frozenset({"upstream_error", "upstream_timeout", "upstream_down"})
+"""Outcomes that are the upstream's doing."""
 
 _SESSION_SHOWN = 8
 
@@ -34,22 +40,35 @@ class Journal:
         self._logger = logger
         self._told_full: set[str] = set()
         """Upstreams of which the newest thing told is that their queue is full: that is told once."""
+        self._told_failed: set[tuple[str, Outcome]] = set()
+        """Upstreams and how requests fail there, since the last one that was served: that is told once, too."""
 
     def apply(self, event: Event) -> None:
         """One line, or none."""
         text = describe(event)
-        if not text or self._is_told_already(event):
+        if self._is_told_already(event) or not text:
             return
-        if self._logger.isEnabledFor(logging.INFO):
+        level = logging.WARNING if isinstance(event, (Drained, Released)) else logging.INFO
+        if self._logger.isEnabledFor(level):
             caller = event.caller if isinstance(event, (TicketEvent, Refused)) else None
-            self._logger.info("%s%s %s", event.upstream, _who(caller) if caller else "", text)
+            self._logger.log(level, "%s%s %s", event.upstream, _who(caller) if caller else "", text)
 
     def _is_told_already(self, event: Event) -> bool:
-        if isinstance(event, Refused) and event.outcome == "queue_full":
-            told = event.upstream in self._told_full
-            self._told_full.add(event.upstream)
-            return told
-        self._told_full.discard(event.upstream)
+        match event:
+            case Refused(outcome="queue_full", upstream=upstream):
+                told = upstream in self._told_full
+                self._told_full.add(upstream)
+                return told
+            case Released(outcome="completed", upstream=upstream):
+                self._told_failed = {failed for failed in self._told_failed if failed[0] != upstream}
+            case Drained(outcome=outcome) | Released(outcome=outcome) if outcome in FAILURES:
+                told = (event.upstream, outcome) in self._told_failed
+                self._told_failed.add((event.upstream, outcome))
+                return told
+            case Queued() | Admitted(queued=True):
+                self._told_full.discard(event.upstream)
+            case _:
+                pass
         return False
 
 
@@ -68,6 +87,8 @@ def describe(event: Event) -> str:
             return f"{outcome} (depth {depth})"
         case Moved():
             return "moved to the front"
+        case Drained(outcome=outcome, ran=ran) | Released(outcome=outcome, ran=ran) if outcome in FAILURES:
+            return f"{outcome} after {round(ran * 1000)}ms"
         case Requeued():
             return "requeued: nothing of it was sent"
         case _:

@@ -26,11 +26,10 @@ from llmgate.core.events import (
     TicketEvent,
 )
 from llmgate.errors import Outcome
+from llmgate.telemetry.journal import FAILURES
 
 _KEPT = 500
 _RATE_SECONDS = 60
-
-FAILURES: frozenset[Outcome] = frozenset({"upstream_error", "upstream_timeout", "upstream_down"})
 
 
 class Record:
@@ -233,7 +232,7 @@ def view_upstream(
         queue_timeout=outcomes.get("queue_timeout", 0),
         failed=sum(outcomes.get(outcome, 0) for outcome in FAILURES),
         rate=round(figures.rate(now), 3),
-        detail="the last request could not connect" if figures.down else "",
+        detail="it takes no connection" if figures.down else "",
     )
 
 

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from virtual_loop import StandstillError, VirtualLoop, run, this_loop
 
-from llmgate.admission.local import LocalPlace
+from llmgate.admission.local import LocalAdmission, LocalPlace
+from llmgate.core.caller import Caller
 from llmgate.core.events import Dismissed, Event, Limits
 from llmgate.core.line import Position
 from llmgate.errors import Cancelled, GateError, QueueTimeout, Refused
@@ -763,3 +764,17 @@ def test_the_virtual_loop_fails_when_nothing_can_ever_happen() -> None:
 
     with pytest.raises(StandstillError):
         run(main())
+
+
+async def test_a_listener_that_fails_loses_neither_slot_nor_waiter(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_: Event) -> None:
+        raise ZeroDivisionError
+
+    admission = LocalAdmission({"a": Limits(1)}, fail)
+    async with admission.enter("a", Caller(id="1")) as first, admission.enter("a", Caller(id="2")) as second:
+        first.leave("completed")
+        async with asyncio.timeout(5):
+            await second.wait_admitted()
+    assert admission.gate("a").statistics().running == 0
+    assert "what happened at a could not be told" in caplog.text
+    admission.stop()

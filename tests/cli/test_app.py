@@ -117,3 +117,9 @@ def test_a_wrong_value_is_told_in_our_own_words(run: Any, line: tuple[str, ...],
 def test_help_is_whole_and_plain(run: Any, command: str) -> None:
     said = run(*command.split(), "-h").out + run("config", "-h").out
     assert not re.search(r"\w\.\.\.$|\[\[|<[a-z|]+>|x>=", said, re.MULTILINE)
+
+
+@pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
+def test_closed_standard_files_do_no_harm(closed: str) -> None:
+    command = f'"{sys.executable}" -m llmgate --version {closed}'
+    assert subprocess.run(["sh", "-c", command], capture_output=True, check=False).returncode == 0

@@ -87,3 +87,10 @@ def test_a_link_is_refused_wherever_it_leads(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "target")
     with pytest.raises(PermissionError, match="is not a directory"):
         make_private_folder(tmp_path / "link", os.getuid())
+
+
+def test_a_folder_for_a_group_lets_it_in(tmp_path: Path) -> None:
+    make_private_folder(tmp_path / "own", os.getuid())
+    make_private_folder(tmp_path / "shared", os.getuid(), for_group=True)
+    assert (tmp_path / "own").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "shared").stat().st_mode & 0o777 == 0o750

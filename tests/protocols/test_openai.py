@@ -239,3 +239,22 @@ def test_the_sdk_shows_the_message_of_an_error_body() -> None:
     with pytest.raises(openai.InternalServerError, match="the queue of upstream reasoning is full") as caught:
         answer(body, 503).chat.completions.create(**ASKED)
     assert caught.value.code == "QUEUE_FULL"
+
+
+@pytest.mark.parametrize("space", [b"", b" "])
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_server_that_leaves_done_out_has_ended_with_its_finish_reason(space: bytes, whole: bool) -> None:
+    chunk = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":%b%b}]}\n\n'
+    watch = ChatWatch()
+    watch.feed(chunk % (space, b"null"))
+    watch.feed(chunk % (space, b'"stop"' if whole else b"null"))
+    assert not watch.complete
+    watch.finish()
+    assert watch.complete is whole
+
+
+def test_a_finish_reason_inside_a_text_ends_nothing() -> None:
+    watch = ChatWatch()
+    watch.feed(b'data: {"choices":[{"index":0,"delta":{"content":"\\"finish_reason\\":\\"stop\\""}}]}\n\n')
+    watch.finish()
+    assert not watch.complete

@@ -62,11 +62,44 @@ def test_one_who_waits_has_two_lines(lines: Any) -> None:
 
 def test_one_who_gets_its_slot_at_once_has_none(lines: Any) -> None:
     gate = Gate("llamacpp", Limits(1))
-    for outcome in ("completed", "client_gone", "upstream_error"):
+    for outcome in ("completed", "client_gone", "client_stalled"):
         gate.leave(gate.enter(0.0, WHO), 1.0, outcome)
     gate.drain(gate.enter(2.0, WHO), 3.0, "client_gone", release_at=4.0)
     gate.handle_timer(5.0)
     assert lines(*gate.take_events()) == []
+
+
+def test_failures_are_told_once_until_one_is_served(lines: Any) -> None:
+    gate = Gate("a", Limits(1))
+
+    def end(*outcomes: Any) -> list[str]:
+        for outcome in outcomes:
+            gate.leave(gate.enter(0.0, Caller(id="x")), 1.0, outcome)
+        return lines(*gate.take_events(), level=logging.WARNING)
+
+    assert end("upstream_down", "upstream_down", "upstream_error", "client_gone", "upstream_down") == [
+        "llmgate: a upstream_down after 1000ms",
+        "llmgate: a upstream_error after 1000ms",
+    ]
+    assert end("completed", "upstream_down") == ["llmgate: a upstream_down after 1000ms"]
+
+
+def test_a_full_queue_is_told_once_until_somebody_waits_again(lines: Any) -> None:
+    gate = Gate("a", Limits(1, max_queued=1))
+    running, waiting = gate.enter(0.0, Caller(id="1")), gate.enter(0.0, Caller(id="2"))
+
+    def crowd() -> list[str]:
+        for _ in range(3):
+            with pytest.raises(QueueFull):
+                gate.enter(0.0, Caller(id="x"))
+        return lines(*gate.take_events())
+
+    assert crowd() == ["llmgate: a queued (depth 1)", "llmgate: a queue_full (depth 1)"]
+    assert crowd() == []
+    gate.leave(running, 1.0, "completed")
+    gate.enter(1.0, Caller(id="3"))
+    assert crowd()[-1] == "llmgate: a queue_full (depth 1)"
+    gate.leave(waiting, 2.0, "completed")
 
 
 @pytest.mark.parametrize(

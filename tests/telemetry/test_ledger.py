@@ -267,7 +267,7 @@ def test_an_upstream_as_the_admin_api_shows_it() -> None:
     assert (view.ttft_ms, view.p50_run_ms, view.served) == (1500, 5000, 1)
     counter.leave(second, "upstream_down")
     view = counter.upstream(UPSTREAM)
-    assert (view.state, view.failed, view.detail) == ("down", 1, "the last request could not connect")
+    assert (view.state, view.failed, view.detail) == ("down", 1, "it takes no connection")
     assert view.p50_run_ms == 5000, "only those that completed count"
 
 
