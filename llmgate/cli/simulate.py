@@ -44,7 +44,7 @@ def simulate(
 ) -> None:
     """Run a simulated LLM server, for trying things out and for tests.
 
-    It speaks Anthropic Messages and OpenAI chat completions. GET /simulator/stats tells what it saw.
+    It speaks the surfaces of Anthropic, OpenAI and Ollama that stream. GET /simulator/stats tells what it saw.
     """
     from llmgate.simulator import Behaviour, Failure, Simulator
 

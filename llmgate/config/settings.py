@@ -123,6 +123,11 @@ class Waiting(Section):
         description="Seconds between two signs of life on a stream on which nothing else is sent; at least 10ms.",
         json_schema_extra=LIVE,
     )
+    openai_keepalive: Literal["comment", "chunk", "off"] = Field(
+        default="comment",
+        description='What OpenAI streams carry before the answer: "comment", "chunk" = empty chunks, "off" = nothing.',
+        json_schema_extra=LIVE,
+    )
     retry_after_max: Annotated[float, BeforeValidator(values.parse_retry_after)] = Field(
         default=10.0,
         description="Largest number of seconds in a Retry-After header, at least 1s; some clients give up beyond 10s.",

@@ -43,8 +43,8 @@ from llmgate.errors import (
 from llmgate.protocols.decoding import NULL, decoded
 from llmgate.protocols.message import tidy
 from llmgate.protocols.request import read_model_request, replace_model
-from llmgate.protocols.sse import LIMIT, EventWatch, comment, fields
-from llmgate.protocols.surface import ModelRequest, QueuePosition, StreamWatch
+from llmgate.protocols.sse import EVENT_STREAM, LIMIT, EventWatch, comment, fields, is_event_stream
+from llmgate.protocols.surface import ModelRequest, Opening, QueuePosition, StreamWatch
 from llmgate.protocols.upstream_error import UpstreamError, read_upstream_error
 
 _TYPES: dict[type[BaseException], str] = {
@@ -130,6 +130,12 @@ class MessagesSurface:
 
     name = "messages"
     paths = ("/v1/messages",)
+    stream_type = EVENT_STREAM
+    follows_keepalive = False
+
+    def is_stream(self, content_type: bytes) -> bool:
+        """See Surface."""
+        return is_event_stream(content_type)
 
     def read_request(self, body: bytes) -> ModelRequest:
         """See Surface."""
@@ -139,15 +145,17 @@ class MessagesSurface:
         """See Surface."""
         return replace_model(body, model)
 
-    def queue_frame(self, position: QueuePosition) -> bytes:
+    def queue_frame(self, position: QueuePosition, opening: Opening) -> bytes:
         """The event `queue`; eta_ms is left out while there is no estimate."""
+        if opening.manner == "comments":
+            return comment(position)
         eta = "" if position.eta_ms is None else f',"eta_ms":{position.eta_ms}'
         return (
             f'event: queue\ndata: {{"type":"ping","position":{position.position},"depth":{position.depth},'
             f'"waited_ms":{position.waited_ms}{eta}}}\n\n'
         ).encode()
 
-    def heartbeat(self, position: QueuePosition | None) -> bytes:
+    def heartbeat(self, position: QueuePosition | None, opening: Opening) -> bytes:  # noqa: ARG002  the same for all
         """A comment."""
         return comment(position)
 

@@ -1,6 +1,8 @@
-"""The surface of OpenAI chat completions: POST /v1/chat/completions.
+"""What OpenAI's surfaces share, and the first of them, chat completions: POST /v1/chat/completions.
 
-Waiting is told by comments only: a named event or foreign data reaches the caller of an official SDK as a broken chunk.
+Waiting is told by comments: a named event or foreign data reaches the caller of an official SDK as a broken chunk. The
+setting `openai_keepalive` may ask for chunks instead: the one form that every client tried took is a whole chunk of the
+answer with an empty delta. It is for clients that give up after a time without a chunk, whatever comments come.
 
     error                        status       type                    code
     BadRequest and its kinds     400 408 405 413  invalid_request_error  the error's own, such as BODY_TOO_LARGE
@@ -24,9 +26,10 @@ import msgspec
 from llmgate.errors import GateError
 from llmgate.protocols.decoding import NULL, decoded
 from llmgate.protocols.message import tidy
+from llmgate.protocols.queue_field import QueueField, queue_field
 from llmgate.protocols.request import read_model_request, replace_model
-from llmgate.protocols.sse import LIMIT, EventWatch, comment, fields
-from llmgate.protocols.surface import ModelRequest, QueuePosition, StreamWatch
+from llmgate.protocols.sse import EVENT_STREAM, LIMIT, EventWatch, comment, fields, is_event_stream
+from llmgate.protocols.surface import ModelRequest, Opening, QueuePosition, StreamWatch
 from llmgate.protocols.upstream_error import read_upstream_error
 
 _TYPES_BY_STATUS = {
@@ -72,11 +75,26 @@ _WITH_USAGE = msgspec.json.Decoder(_WithUsage)
 _WITH_ERROR = msgspec.json.Decoder(_WithError)
 
 
-class ChatSurface:
-    """See Surface."""
+class _Chunk(msgspec.Struct):
+    id: str
+    object: str
+    created: int
+    model: str
+    choices: list[Any]
+    queue: QueueField | msgspec.UnsetType
 
-    name = "chat"
-    paths = ("/v1/chat/completions",)
+
+class OpenAISurface:
+    """See Surface. A surface of its own adds its name and paths, and what differs there."""
+
+    name = ""
+    paths: tuple[str, ...] = ()
+    stream_type = EVENT_STREAM
+    follows_keepalive = True
+
+    def is_stream(self, content_type: bytes) -> bool:
+        """See Surface."""
+        return is_event_stream(content_type)
 
     def read_request(self, body: bytes) -> ModelRequest:
         """See Surface."""
@@ -86,11 +104,11 @@ class ChatSurface:
         """See Surface."""
         return replace_model(body, model)
 
-    def queue_frame(self, position: QueuePosition) -> bytes:
-        """A comment: nothing else is safe here."""
-        return comment(position)
+    def queue_frame(self, position: QueuePosition, opening: Opening) -> bytes:
+        """The same as a heartbeat."""
+        return self.heartbeat(position, opening)
 
-    def heartbeat(self, position: QueuePosition | None) -> bytes:
+    def heartbeat(self, position: QueuePosition | None, opening: Opening) -> bytes:  # noqa: ARG002  some have chunks
         """A comment."""
         return comment(position)
 
@@ -119,6 +137,20 @@ class ChatSurface:
     def watch(self) -> StreamWatch:
         """See Surface."""
         return ChatWatch()
+
+
+class ChatSurface(OpenAISurface):
+    """Chat completions."""
+
+    name = "chat"
+    paths = ("/v1/chat/completions",)
+
+    def heartbeat(self, position: QueuePosition | None, opening: Opening) -> bytes:
+        """A comment, or a chunk with an empty delta."""
+        if opening.manner != "chunks":
+            return comment(position)
+        choice = {"index": 0, "delta": {}, "finish_reason": None}
+        return chunk("chatcmpl-", "chat.completion.chunk", choice, position, opening)
 
 
 class ChatWatch(EventWatch):
@@ -180,6 +212,13 @@ class ChatWatch(EventWatch):
 def _has_stopped(data: bytes) -> bool:
     """A finish_reason that is not null; inside a text its quotes would be escaped."""
     return b'"finish_reason":"' in data or b'"finish_reason": "' in data
+
+
+def chunk(prefix: str, kind: str, choice: dict[str, Any], position: QueuePosition | None, opening: Opening) -> bytes:
+    """A whole chunk of an answer that has not begun, with `queue` in it while there is a position."""
+    created = int(opening.at.timestamp())
+    made = _Chunk(prefix + opening.request_id, kind, created, opening.model, [choice], queue_field(position))
+    return b"data: " + msgspec.json.encode(made) + b"\n\n"
 
 
 def _is_content(data: bytes) -> bool:

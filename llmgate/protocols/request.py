@@ -54,13 +54,17 @@ _CLAUDE_CODE_USER = msgspec.json.Decoder(_ClaudeCodeUser)
 _TEXT = msgspec.json.Decoder(str)
 
 
-def read_model_request(body: bytes) -> ModelRequest:
-    """What a body asks for; BadRequest where it cannot be read, and nothing else."""
+def read_model_request(body: bytes, *, streams: bool = False) -> ModelRequest:
+    """What a body asks for; BadRequest where it cannot be read, and nothing else.
+
+    `streams` is what a body means that says nothing of `stream`.
+    """
     head = _read_head(body)
     if not head.model or len(head.model) > MODEL_MOST or not head.model.isprintable():
         raise _bad("the model name is empty, too long or holds control characters")
     _refuse_two_models(body)
-    return ModelRequest(model=head.model, stream=head.stream is True, body=body, session=_session(head))
+    stream = streams if head.stream is None else head.stream
+    return ModelRequest(model=head.model, stream=stream, body=body, session=_session(head))
 
 
 def replace_model(body: bytes, model: str) -> bytes:

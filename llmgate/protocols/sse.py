@@ -21,6 +21,8 @@ import msgspec
 from llmgate.protocols.decoding import decoded
 from llmgate.protocols.surface import QueuePosition
 
+EVENT_STREAM = b"text/event-stream; charset=utf-8"
+
 LIMIT = 1 << 20
 """Bytes of one event that are held back."""
 
@@ -37,6 +39,11 @@ class _Object(msgspec.Struct):
 
 
 _OBJECT = msgspec.json.Decoder(_Object)
+
+
+def is_event_stream(content_type: bytes) -> bool:
+    """Whether an answer of this Content-Type consists of server-sent events."""
+    return content_type.lower().startswith(b"text/event-stream")
 
 
 def fields(event: bytes) -> tuple[bytes, bytes]:

@@ -4,7 +4,8 @@ A surface only turns values into bytes and bytes into values; who waits, who is 
 elsewhere.
 """
 
-from typing import Protocol
+from datetime import datetime
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -35,14 +36,33 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     session: str = ""
     """From `prompt_cache_key`, `metadata.user_id` or `user`; "" where the body tells none. Headers go before it."""
     purpose: str = ""
-    """"" on both surfaces that exist: only headers tell it."""
+    """"" on every surface that exists: only headers tell it."""
+
+
+Manner = Literal["frames", "comments", "chunks"]
+"""How a stream is told of its wait. frames: as is usual on its surface; comments: by nothing but what every reader
+skips; chunks: by empty parts of an answer, where the surface has a form for them that its clients take."""
+
+
+class Opening(msgspec.Struct, frozen=True, kw_only=True):
+    """A stream that llmgate may have to begin before the upstream does: what its frames there say of themselves."""
+
+    request_id: str
+    model: str
+    """As the client named it."""
+    at: datetime
+    """When the request came, in UTC."""
+    manner: Manner = "frames"
 
 
 class StreamWatch(Protocol):
-    """Follows one answer's event stream on its way to the client, however it is cut into pieces."""
+    """Follows one answer's stream on its way to the client, however it is cut into pieces.
+
+    An event is what the surface's stream consists of: a server-sent event, or a line of JSON.
+    """
 
     complete: bool
-    """The surface's own end was passed on: `message_stop`, `data: [DONE]`."""
+    """The surface's own end was passed on: `message_stop`, `data: [DONE]`, `"done":true`."""
     failed: bool
     """An error event of the upstream itself was passed on."""
     started: bool
@@ -63,7 +83,7 @@ class StreamWatch(Protocol):
         ...
 
     def finish(self) -> bytes:
-        """At the regular end of the answer: the last event where the server left out its blank line, else b""."""
+        """At the regular end of the answer: the last event where the server left out what ends it, else b""."""
         ...
 
 
@@ -72,12 +92,26 @@ class Surface(Protocol):
 
     @property
     def name(self) -> str:
-        """The `api` of log, feed and metrics: "messages", "chat"."""
+        """The `api` of log, feed and metrics: "messages", "chat", "ollama-chat"."""
         ...
 
     @property
     def paths(self) -> tuple[str, ...]:
         """Without prefix: ("/v1/messages",)."""
+        ...
+
+    @property
+    def stream_type(self) -> bytes:
+        """The Content-Type of a stream that llmgate begins."""
+        ...
+
+    @property
+    def follows_keepalive(self) -> bool:
+        """Whether the setting `openai_keepalive` says how a stream of this surface is told of its wait."""
+        ...
+
+    def is_stream(self, content_type: bytes) -> bool:
+        """Whether an answer of this Content-Type is a stream of this surface, which `watch` can follow."""
         ...
 
     def read_request(self, body: bytes) -> ModelRequest:
@@ -88,12 +122,12 @@ class Surface(Protocol):
         """A body that `read_request` took, asking for another model; every other byte stays as it was."""
         ...
 
-    def queue_frame(self, position: QueuePosition) -> bytes:
+    def queue_frame(self, position: QueuePosition, opening: Opening) -> bytes:
         """Tells a waiting client its position on its open stream."""
         ...
 
-    def heartbeat(self, position: QueuePosition | None) -> bytes:
-        """A sign of life before the first real event; None once the request has its slot."""
+    def heartbeat(self, position: QueuePosition | None, opening: Opening) -> bytes:
+        """A sign of life before the first real event; the position is None once the request has its slot."""
         ...
 
     def error_body(self, error: GateError, request_id: str) -> bytes:
@@ -113,5 +147,5 @@ class Surface(Protocol):
         ...
 
     def watch(self) -> StreamWatch:
-        """For one answer's event stream."""
+        """For one answer's stream."""
         ...

@@ -8,6 +8,7 @@ A client that leaves cancels this task, from `_client_gone`, in whatever state i
 
 import asyncio
 import logging
+from datetime import UTC, datetime
 
 from starlette.types import Receive, Scope, Send
 
@@ -17,7 +18,7 @@ from llmgate.core.caller import Caller
 from llmgate.core.line import Position
 from llmgate.core.routing import Route
 from llmgate.errors import BodyTimeout, BodyTooLarge, ClientStalled, GateError, Outcome, QueueError, UpstreamFailed
-from llmgate.protocols.surface import ModelRequest, Surface
+from llmgate.protocols.surface import ModelRequest, Opening, Surface
 from llmgate.server import identity
 from llmgate.server.asgi import (
     CONNECTION,
@@ -38,7 +39,7 @@ from llmgate.server.relay import Relay
 from llmgate.server.reply import Reply, nothing
 from llmgate.server.services import Services
 from llmgate.server.whole import Whole
-from llmgate.server.wishes import Wishes, read_wishes
+from llmgate.server.wishes import Wishes, manner_of, read_wishes
 from llmgate.upstreams.answer import Answer, Done
 from llmgate.upstreams.upstream import returned_headers
 
@@ -68,6 +69,7 @@ class Exchange:
         "_headers",
         "_heartbeat",
         "_id",
+        "_opening",
         "_outcome",
         "_path",
         "_place",
@@ -102,6 +104,8 @@ class Exchange:
         self._reply = Reply(send, services.settings.server.client_stall_timeout, self._connection)
         self._id = new_request_id()
         self._wishes = Wishes()
+        self._opening: Opening | None = None
+        """Of a stream that is told of its wait; None: nothing of ours is sent before the answer."""
         self._upstream_name = ""
         self._arrival: list[Header] = []
         """Position and depth when it came, where it had to wait."""
@@ -172,30 +176,30 @@ class Exchange:
         max_wait = self._max_wait(settings, stream=request.stream)
         async with self._services.admission.enter(route.upstream, caller, max_wait=max_wait) as place:
             self._place = place
-            if request.stream and self._wishes.queue_events != "off":
-                self._start_heartbeat()
+            if request.stream:
+                self._prepare_stream(request.model)
             position = place.position()
             if position is not None:
                 self._arrival = [
                     (b"llmgate-position", b"%d" % position.position),
                     (b"llmgate-depth", b"%d" % position.depth),
                 ]
-                await self._wait(place, stream=request.stream)
+                await self._wait(place)
             body = request.body if route.model == request.model else self._surface.with_model(request.body, route.model)
             await self._run(place, body, stream=request.stream)
 
-    async def _wait(self, place: Place, *, stream: bool) -> None:
+    async def _wait(self, place: Place) -> None:
         """Until the slot is there."""
         try:
-            await self._wait_and_tell(place, stream=stream)
+            await self._wait_and_tell(place)
         except asyncio.CancelledError:
             if self._stopped_by is not None and self._outcome != "client_gone":
                 place.leave(self._stopped_by.outcome)  # its block would take it for a client that left
             raise
 
-    async def _wait_and_tell(self, place: Place, *, stream: bool) -> None:
+    async def _wait_and_tell(self, place: Place) -> None:
         """Meanwhile the client is told where it stands."""
-        if not stream or self._wishes.queue_events == "off":
+        if self._opening is None:
             await place.wait_admitted()
             return
         self._reply.on_writable = lambda: self._tell(place.position())
@@ -207,13 +211,10 @@ class Exchange:
 
     def _tell(self, position: Position | None) -> None:
         """A slow client is told the newest when it has caught up: its slot does not wait for that."""
-        if position is None or position.position == self._told or self._reply.blocked:
+        if position is None or position.position == self._told or self._reply.blocked or self._opening is None:
             return
         self._told = position.position
-        if self._wishes.queue_events == "on":
-            self._reply.write(self._surface.queue_frame(position))
-        else:
-            self._reply.write(self._surface.heartbeat(position))
+        self._reply.write(self._surface.queue_frame(position, self._opening))
 
     async def _run(self, place: Place, body: bytes, *, stream: bool) -> None:
         """The slot is there: asks the upstream and passes on what it says."""
@@ -224,7 +225,7 @@ class Exchange:
         async with call as answer:
             self._answer_status = answer.status
             _check_coding(answer)
-            if answer.status < 300 and stream and _is_event_stream(answer):
+            if answer.status < 300 and stream and self._surface.is_stream(_content_type(answer)):
                 await self._pass_stream(answer)
                 return
             self._stop_heartbeat()
@@ -380,24 +381,29 @@ class Exchange:
     def _open_stream(self, headers: list[Header]) -> None:
         own = [*self._own_headers(), *STREAM_HEADERS]
         if not any(name == b"content-type" for name, _ in headers):
-            own.append((b"content-type", b"text/event-stream; charset=utf-8"))
+            own.append((b"content-type", self._surface.stream_type))
         self._reply.start(200, [*headers, *own])
 
-    def _start_heartbeat(self) -> None:
-        seconds = self._services.settings.waiting.heartbeat
-        self._heartbeat = Heartbeat(seconds, lambda: self._reply.last_write, self._beat)
-        self._heartbeat.start()
+    def _prepare_stream(self, model: str) -> None:
+        """Decides what its client is told before the answer begins, and starts the heartbeat."""
+        waiting = self._services.settings.waiting
+        keepalive = waiting.openai_keepalive if self._surface.follows_keepalive else None
+        manner = manner_of(self._wishes.queue_events, keepalive)
+        if manner is not None:
+            self._opening = Opening(request_id=self._id, model=model, at=datetime.now(UTC), manner=manner)
+            self._heartbeat = Heartbeat(waiting.heartbeat, lambda: self._reply.last_write, self._beat)
+            self._heartbeat.start()
 
     def _stop_heartbeat(self) -> None:
         if self._heartbeat is not None:
             self._heartbeat.stop()
 
     def _beat(self) -> None:
-        if self._reply.blocked or self._reply.finished or self._place is None:
+        if self._reply.blocked or self._reply.finished or self._place is None or self._opening is None:
             return
         if not self._reply.started:
             self._open_stream([])
-        self._reply.write(self._surface.heartbeat(self._place.position()))
+        self._reply.write(self._surface.heartbeat(self._place.position(), self._opening))
 
     # ---- the request
 
@@ -438,7 +444,5 @@ def _check_coding(answer: Answer) -> None:
             raise UpstreamFailed("llmgate: the upstream answered in a coding that was not asked for (UPSTREAM_ERROR)")
 
 
-def _is_event_stream(answer: Answer) -> bool:
-    return any(
-        name == b"content-type" and value.lower().startswith(b"text/event-stream") for name, value in answer.headers
-    )
+def _content_type(answer: Answer) -> bytes:
+    return next((value for name, value in answer.headers if name == b"content-type"), b"")

@@ -3,24 +3,32 @@
 The surfaces' own paths are looked up in one table in front of Starlette, since they carry all the traffic.
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from typing import Any
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route as Path
 from starlette.types import Receive, Scope, Send
 
+from llmgate import __version__
 from llmgate.core.events import Mode
-from llmgate.errors import GateError, MethodNotAllowed, NotFound
+from llmgate.errors import BadRequest, BodyTimeout, BodyTooLarge, GateError, MethodNotAllowed, NotFound
 from llmgate.protocols.surface import Surface
-from llmgate.protocols.surfaces import SURFACES
-from llmgate.server.asgi import new_request_id
+from llmgate.protocols.surfaces import CHAT, MESSAGES, OLLAMA_CHAT, SURFACES
+from llmgate.server import models
+from llmgate.server.asgi import ClientLeft, headers_of, new_request_id, read_body
 from llmgate.server.exchange import Exchange
 from llmgate.server.services import Services
 
-_CREATED = "1970-01-01T00:00:00Z"
-"""What Anthropic's shape wants and nobody knows of a local model."""
+
+class _Show(msgspec.Struct):
+    """The body of POST /api/show; older clients say `name`."""
+
+    model: str = ""
+    name: str = ""
 
 
 class FrontDoor:
@@ -28,11 +36,13 @@ class FrontDoor:
 
     def __init__(self, services: Services, prefixes: tuple[str, ...]) -> None:
         self._services = services
+        self._prefixes = prefixes
         self._surfaces: dict[str, tuple[Surface, str]] = {
             prefix + path: (surface, path) for prefix in prefixes for path, surface in SURFACES.items()
         }
         self._app = Starlette(
-            routes=[*self._own_paths(prefixes)], exception_handlers={404: _answer_not_found, 405: _answer_wrong_method}
+            routes=[*self._own_paths()],
+            exception_handlers={404: self._answer_not_found, 405: self._answer_wrong_method},
         )
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
@@ -45,12 +55,26 @@ class FrontDoor:
             return _answer_error(surface, error, {"allow": "POST"})(scope, receive, send)
         return Exchange(self._services, surface, path, scope, receive, send).run()
 
-    def _own_paths(self, prefixes: tuple[str, ...]) -> list[Path]:
+    def _own_paths(self) -> list[Path]:
         paths = [Path("/healthz", self._get_health), Path("/readyz", self._get_ready)]
-        for prefix in prefixes:
-            paths.append(Path(prefix + "/v1/models", self._get_models))
-            paths.append(Path(prefix + "/v1/models/{model:path}", self._get_model))
+        roots = {root for prefix in self._prefixes for root in (prefix or "/", prefix + "/")}
+        paths += [Path(root, self._get_root) for root in sorted(roots)]
+        for prefix in self._prefixes:
+            paths += [
+                Path(prefix + "/v1/models", self._get_models),
+                Path(prefix + "/v1/models/{model:path}", self._get_model),
+                Path(prefix + "/api/tags", self._get_list(models.ollama_tags)),
+                Path(prefix + "/api/ps", self._get_list(models.ollama_ps)),
+                Path(prefix + "/api/version", self._get_version),
+                Path(prefix + "/api/show", self._show_model, methods=["POST"]),
+            ]
         return paths
+
+    # ---- its own health
+
+    async def _get_root(self, _: Request) -> Response:
+        """Clients look here first whether anybody is there."""
+        return PlainTextResponse("llmgate is running")
 
     async def _get_health(self, _: Request) -> Response:
         """The process lives and its loop turns."""
@@ -68,47 +92,70 @@ class FrontDoor:
         checks["llmgate"] = "draining" if self._services.draining else "listening"
         return JSONResponse({"ready": ready, "checks": checks}, status_code=200 if ready else 503)
 
+    # ---- models
+
     async def _get_models(self, request: Request) -> Response:
-        models = self._services.routes.models()
-        if "anthropic-version" in request.headers:
-            data = [_anthropic_model(name) for name, _ in models]
-            ends = {"first_id": data[0]["id"] if data else None, "last_id": data[-1]["id"] if data else None}
-            return JSONResponse({"data": data, "has_more": False, **ends})
-        return JSONResponse({"object": "list", "data": [_openai_model(name, route.upstream) for name, route in models]})
+        listed = self._services.routes.models()
+        anthropic = "anthropic-version" in request.headers
+        return JSONResponse(models.anthropic_models(listed) if anthropic else models.openai_models(listed))
 
     async def _get_model(self, request: Request) -> Response:
         wanted = request.path_params["model"]
         for name, route in self._services.routes.models():
             if name == wanted:
                 anthropic = "anthropic-version" in request.headers
-                return JSONResponse(_anthropic_model(name) if anthropic else _openai_model(name, route.upstream))
-        return _answer_error(_surface_of(request), NotFound("llmgate: no such model is listed here (NOT_FOUND)"))
+                return JSONResponse(models.anthropic_model(name) if anthropic else models.openai_model(name, route))
+        error = NotFound("llmgate: no such model is listed here (NOT_FOUND)")
+        return _answer_error(self._surface_of(request), error)
+
+    def _get_list(self, render: Callable[[models.Models], Any]) -> Callable[[Request], Awaitable[Response]]:
+        async def get(_: Request) -> Response:
+            return JSONResponse(render(self._services.routes.models()))
+
+        return get
+
+    async def _get_version(self, _: Request) -> Response:
+        return JSONResponse({"version": models.OLLAMA_VERSION, "llmgate": __version__})
+
+    async def _show_model(self, request: Request) -> Response:
+        server = self._services.settings.server
+        try:
+            body = await read_body(headers_of(request.scope), request.receive, server.max_body, server.body_timeout)
+            asked = _read_show(body)
+            self._services.routes.find(asked)
+        except ClientLeft:
+            return Response()
+        except GateError as error:
+            closing = {"connection": "close"} if isinstance(error, (BodyTooLarge, BodyTimeout)) else {}
+            return _answer_error(OLLAMA_CHAT, error, closing)
+        return JSONResponse(models.ollama_show(asked))
+
+    # ---- everything else
+
+    def _surface_of(self, request: Request) -> Surface:
+        """In whose shape an error is answered where the path is no surface's."""
+        if any(request.url.path.startswith(prefix + "/api/") for prefix in self._prefixes):
+            return OLLAMA_CHAT
+        return MESSAGES if "anthropic-version" in request.headers else CHAT
+
+    def _answer_not_found(self, request: Request, _: Exception) -> Response:
+        error = NotFound(f"llmgate: no such path here; the surfaces are POST {', '.join(SURFACES)} (NOT_FOUND)")
+        return _answer_error(self._surface_of(request), error)
+
+    def _answer_wrong_method(self, request: Request, error: Exception) -> Response:
+        allowed = getattr(error, "headers", None) or {}
+        wrong = MethodNotAllowed("llmgate: this path does not take this method (METHOD_NOT_ALLOWED)")
+        return _answer_error(self._surface_of(request), wrong, {name.lower(): value for name, value in allowed.items()})
 
 
-def _anthropic_model(name: str) -> dict[str, str]:
-    return {"type": "model", "id": name, "display_name": name, "created_at": _CREATED}
-
-
-def _openai_model(name: str, upstream: str) -> dict[str, str | int]:
-    return {"id": name, "object": "model", "created": 0, "owned_by": upstream}
-
-
-def _surface_of(request: Request) -> Surface:
-    """In whose shape an error is answered where the path does not say it."""
-    return SURFACES["/v1/messages" if "anthropic-version" in request.headers else "/v1/chat/completions"]
-
-
-def _answer_not_found(request: Request, _: Exception) -> Response:
-    error = NotFound(
-        "llmgate: no such path here; the surfaces are POST /v1/messages and /v1/chat/completions (NOT_FOUND)"
-    )
-    return _answer_error(_surface_of(request), error)
-
-
-def _answer_wrong_method(request: Request, error: Exception) -> Response:
-    allowed = getattr(error, "headers", None) or {}
-    wrong = MethodNotAllowed("llmgate: this path does not take this method (METHOD_NOT_ALLOWED)")
-    return _answer_error(_surface_of(request), wrong, {name.lower(): value for name, value in allowed.items()})
+def _read_show(body: bytes) -> str:
+    try:
+        asked = msgspec.json.decode(body, type=_Show)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        raise BadRequest("llmgate: the body is not a JSON object that names a model (BAD_REQUEST)") from None
+    if not (asked.model or asked.name):
+        raise BadRequest("llmgate: the body names no model (BAD_REQUEST)")
+    return asked.model or asked.name
 
 
 def _answer_error(surface: Surface, error: GateError, headers: dict[str, str] | None = None) -> Response:

@@ -6,17 +6,19 @@ import msgspec
 
 from llmgate.config.units import BadValue, parse_duration
 from llmgate.errors import BadRequest
+from llmgate.protocols.surface import Manner
 from llmgate.server.asgi import Headers
 
 QueueEvents = Literal["on", "comment", "off"]
+Keepalive = Literal["comment", "chunk", "off"]
 
 
 class Wishes(msgspec.Struct, frozen=True):
     """`max_wait` in seconds (0: a slot now or QUEUE_FULL). `queue_events` on: frames of the surface; comment: comments
-    only; off: nothing of ours before the upstream's own answer, not even a heartbeat."""
+    only; off: nothing of ours before the upstream's own answer, not even a heartbeat; None: as the settings say."""
 
     max_wait: float | None = None
-    queue_events: QueueEvents = "on"
+    queue_events: QueueEvents | None = None
 
 
 _NONE = Wishes()
@@ -30,6 +32,19 @@ def read_wishes(headers: Headers) -> Wishes:
     return Wishes(_read_wait(max_wait), _read_events(events))
 
 
+def manner_of(wish: QueueEvents | None, keepalive: Keepalive | None) -> Manner | None:
+    """How a stream is told of its wait; None: not at all.
+
+    `keepalive` is the setting `openai_keepalive`, None on surfaces that it does not concern. A client's own wish goes
+    before it, but `on` gives no more than the surface is safe with: comments, unless the settings say chunks.
+    """
+    if wish == "off" or (wish is None and keepalive == "off"):
+        return None
+    if wish == "comment" or keepalive in ("comment", "off"):
+        return "comments"
+    return "chunks" if keepalive == "chunk" else "frames"
+
+
 def _read_wait(value: bytes | None) -> float | None:
     if value is None:
         return None
@@ -41,9 +56,9 @@ def _read_wait(value: bytes | None) -> float | None:
         ) from None
 
 
-def _read_events(value: bytes | None) -> QueueEvents:
+def _read_events(value: bytes | None) -> QueueEvents | None:
     if value is None:
-        return "on"
+        return None
     word = value.strip().lower()
     if word not in (b"on", b"comment", b"off"):
         raise BadRequest("llmgate: the header llmgate-queue-events takes on, comment or off (BAD_REQUEST)")

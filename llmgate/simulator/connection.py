@@ -105,9 +105,10 @@ class Connection(asyncio.Protocol):
         if written is None:
             self._over()
 
-    def open_stream(self) -> None:
-        """Send the headers of an event stream; `chunk` and `end_stream` follow."""
-        self._head(200, b"content-type: text/event-stream\r\ncache-control: no-cache\r\ntransfer-encoding: chunked\r\n")
+    def open_stream(self, content_type: str = "text/event-stream") -> None:
+        """Send the headers of a stream; `chunk` and `end_stream` follow."""
+        headers = f"content-type: {content_type}\r\ncache-control: no-cache\r\ntransfer-encoding: chunked\r\n"
+        self._head(200, headers.encode())
 
     def chunk(self, data: bytes) -> None:
         self._transport.write(b"%x\r\n%b\r\n" % (len(data), data))

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Iterator
 
 from llmgate.simulator.behaviour import Behaviour
+from llmgate.simulator.call import Call, Dialect
 from llmgate.simulator.connection import Connection
-from llmgate.simulator.dialects import Call, Dialect
 
 Piece = tuple[float, bytes]
 
@@ -25,7 +25,7 @@ class Job:
         self._leave_slot = leave_slot
         self._started = asyncio.get_running_loop().time()
         if self.call.stream:
-            self._connection.open_stream()
+            self._connection.open_stream(self._dialect.stream_type)
             self._pieces = self._stream(behaviour)
             self._connection.on_writable = self._go_on
             self._next: Piece | None = next(self._pieces)
@@ -43,7 +43,8 @@ class Job:
 
     def _stream(self, behaviour: Behaviour) -> Iterator[Piece]:
         """Every piece of the stream but its tail, each with the second in which it is due; an empty one ends it."""
-        yield behaviour.prompt, self._dialect.head(self.call)
+        if head := self._dialect.head(self.call):
+            yield behaviour.prompt, head
         times = behaviour.token_times(self.call.tokens)
         for number, (due, word) in enumerate(zip(times, self.call.words, strict=True)):
             token = self._dialect.token(self.call, word)

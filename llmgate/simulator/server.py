@@ -8,14 +8,26 @@ from functools import partial
 from typing import Any, Self
 
 from llmgate.simulator.behaviour import BREAK, REFUSE, Behaviour, Fate
+from llmgate.simulator.call import BadCall, Dialect, read_call
 from llmgate.simulator.connection import Connection, Request
-from llmgate.simulator.dialects import DIALECTS, BadCall, Dialect, read_call
+from llmgate.simulator.dialects import ANTHROPIC, COMPLETIONS, OPENAI
 from llmgate.simulator.job import Job
 from llmgate.simulator.ledger import Ledger
+from llmgate.simulator.ollama import OLLAMA_CHAT, OLLAMA_GENERATE
+from llmgate.simulator.responses import RESPONSES
+
+DIALECTS = {
+    "/v1/messages": ANTHROPIC,
+    "/v1/chat/completions": OPENAI,
+    "/v1/completions": COMPLETIONS,
+    "/v1/responses": RESPONSES,
+    "/api/chat": OLLAMA_CHAT,
+    "/api/generate": OLLAMA_GENERATE,
+}
 
 
 class Simulator:
-    """A server that speaks Anthropic Messages and OpenAI chat completions on one loop.
+    """A server that speaks Anthropic Messages, three surfaces of OpenAI and two of Ollama on one loop.
 
     `async with Simulator(Behaviour(slots=2, hold=3)) as server:` listens on a free port of 127.0.0.1 as `server.url`;
     `server.ledger` is what it saw. Any model name is answered; `models` is what GET /v1/models lists.
@@ -80,7 +92,7 @@ class Simulator:
         elif request.method == "GET" and (view := self._view(request.path)) is not None:
             connection.respond(200, json.dumps(view).encode())
         else:
-            connection.respond(404, DIALECTS["/v1/chat/completions"].error(404, "File Not Found"))
+            connection.respond(404, OPENAI.error(404, "File Not Found"))
 
     def _view(self, path: str) -> Any:
         """What a GET of this path shows, in llama-server's shape; None where there is nothing."""
@@ -107,7 +119,7 @@ class Simulator:
         self.ledger.seen += 1
         call_id = request.headers.get("llmgate-request-id", f"request-{self.ledger.seen}")
         try:
-            call = read_call(request.body, call_id, self.behaviour.tokens)
+            call = read_call(request.body, call_id, self.behaviour.tokens, dialect)
         except BadCall as error:
             connection.respond(400, dialect.error(400, str(error)))
             return

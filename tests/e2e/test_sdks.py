@@ -17,20 +17,23 @@ from typing import Any
 import pytest
 import sdk_probe
 from gateprocess import GateProcess
-from hands import CHAT_START, START, Hands
+from hands import Hands
 from rawclient import Client
 
 OLD = Path(os.environ.get("LLMGATE_TEST_ANTHROPIC_OLD", Path(sys.prefix) / "anthropic-old"))
 """Where `make` puts an old version of the anthropic SDK."""
 
 ANTHROPIC = ["anthropic_raw", "anthropic_helper", "anthropic_async_raw", "anthropic_async_helper"]
-OPENAI = ["openai_chat", "openai_async_chat"]
+OPENAI = ["openai_chat", "openai_async_chat", "openai_completions", "openai_responses", "openai_responses_helper"]
 MODES = {
     "anthropic": [*ANTHROPIC, "anthropic_whole"],
     "anthropic-0.76": [*ANTHROPIC, "anthropic_whole"],
-    "openai": [*OPENAI, "openai_whole"],
+    "openai": [*OPENAI, "openai_whole", "openai_responses_whole"],
 }
 LIMITS = {"patient": {}, "full": {"max_queued": 0}, "late": {"queue_timeout": "500ms"}, "broken": {"max_concurrent": 0}}
+
+LAST = {"message_stop", "end_turn", "stop", "response.completed", "completed"}
+"""How a whole answer ends."""
 
 IMPORT_SECONDS = 60.0
 """An SDK takes seconds to be imported."""
@@ -68,10 +71,10 @@ async def take_account(sdk: str, folder: Path) -> Account:
             fillers = [await gate.ask(model) for model in ("patient", "full", "late")]
             turns = [await hands.turn() for _ in fillers]
             asking = asyncio.ensure_future(probe(gate, sdk))
-            for _ in range(account.calls - 1):
+            for _ in range(len(ANTHROPIC if sdk != "openai" else OPENAI)):
                 turn = await hands.turn(IMPORT_SECONDS)
                 assert turn.fields["model"] == "broken"
-                await turn.begin(START if sdk != "openai" else CHAT_START)
+                await turn.begin()
                 turn.connection.close()
             await gate.wait_waiting("patient", account.calls)
             await asyncio.sleep(1)
@@ -109,7 +112,7 @@ def test_who_waits_gets_the_whole_text_without_an_error(account: Account) -> Non
     """Through heartbeats and several queue frames, some of them for seconds."""
     got = {mode: (told.get("text"), told.get("error")) for mode, told in account.told["patient"].items()}
     assert got == {mode: ("Hello" if "whole" in mode or "openai" in mode else "Hello there", None) for mode in got}
-    assert {told["last"] for told in account.told["patient"].values()} <= {"message_stop", "end_turn", "stop"}
+    assert {told["last"] for told in account.told["patient"].values()} <= LAST
     assert account.outcomes["patient"] == {"completed": account.calls + 1}
     assert len([wait for wait in account.waits if wait > 1000]) == account.calls
 

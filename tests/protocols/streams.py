@@ -1,17 +1,22 @@
-"""Event streams for tests: generated ones, cuts of them, recorded ones, and a plain second reading of the grammar."""
+"""Streams for tests: generated ones, cuts of them, recorded ones, and a plain second reading of the grammar."""
 
 import re
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
 from hypothesis import strategies as st
 
-from llmgate.protocols.surface import StreamWatch
+from llmgate.protocols.surface import Manner, Opening, StreamWatch
 
 MARK = b"\xef\xbb\xbf"
 RECORDED = Path(__file__).parent / "recorded"
 _LINES = re.compile(rb"([^\r\n]*)(\r\n|\r|\n)")
+
+
+def opening(manner: Manner = "frames") -> Opening:
+    return Opening(request_id="req_1", model="m", at=datetime(2026, 11, 30, 10, 20, 30, tzinfo=UTC), manner=manner)
 
 
 def recorded(name: str) -> bytes:
@@ -104,6 +109,20 @@ _CHAT_LINES = [
     b"data: [DONE]",
     b"data:[DONE]",
 ]
+_RESPONSES_LINES = [
+    b"event: response.created",
+    b"event: response.output_text.delta",
+    b"event:response.output_text.delta",
+    b"event: response.reasoning_text.delta",
+    b"event: response.delta",
+    b"event: response.completed",
+    b"event: response.incomplete",
+    b"event: response.failed",
+    b'data: {"type":"response.output_text.delta","delta":"\\n\\nevent: response.failed"}',
+    b'data: {"type":"response.completed","response":{"usage":{"input_tokens":5,"output_tokens":9}}}',
+    b'data: {"response":{"usage":{"output_tokens":-1}}}',
+    b'data: {"type":"response.failed","response":null}',
+]
 _OTHER_LINES = [
     b": comment",
     b":",
@@ -128,7 +147,7 @@ def streams(draw: st.DrawFn) -> bytes:
     """Any lines with any line ends; half of them regular: what real servers send."""
     if draw(st.booleans()):
         return draw(regular_streams())
-    lines = st.sampled_from(_MESSAGES_LINES + _CHAT_LINES + _OTHER_LINES)
+    lines = st.sampled_from(_MESSAGES_LINES + _CHAT_LINES + _RESPONSES_LINES + _OTHER_LINES)
     parts = draw(st.lists(st.tuples(st.lists(lines, max_size=4), st.integers(0, 3)), max_size=8))
     ends = draw(st.sampled_from([_line_ends, st.just(b"\n"), st.just(b"\r\n"), st.just(b"\r")]))
     stream = draw(st.sampled_from([b"", b"", MARK, MARK[:2]]))
@@ -142,13 +161,15 @@ def streams(draw: st.DrawFn) -> bytes:
 REGULAR = [
     b'event: content_block_delta\ndata: {"type":"content_block_delta"}\n\n',
     b'data: {"choices":[{"delta":{"content":"a"}}],"usage":null}\n\n',
+    b'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","delta":"a"}\n\n',
 ]
 
 
 @st.composite
 def regular_streams(draw: st.DrawFn) -> bytes:
     """One event a block, LF throughout, the odd comment and surplus blank line."""
-    named = st.tuples(st.sampled_from(_MESSAGES_LINES[:8]), st.sampled_from(_MESSAGES_LINES[10:]))
+    names = st.sampled_from(_MESSAGES_LINES[:8] + _RESPONSES_LINES[:8])
+    named = st.tuples(names, st.sampled_from(_MESSAGES_LINES[10:] + _RESPONSES_LINES[8:]))
     block = (
         st.sampled_from(REGULAR)
         | named.map(lambda lines: b"\n".join(lines) + b"\n\n")

@@ -13,7 +13,7 @@ from llmgate.core.line import Position
 from llmgate.errors import GateError
 from llmgate.protocols.anthropic import MessagesSurface, MessagesWatch
 from llmgate.protocols.sse import LIMIT
-from tests.protocols.streams import recorded
+from tests.protocols.streams import opening, recorded
 
 SURFACE = MessagesSurface()
 
@@ -54,12 +54,16 @@ def as_bytes(document: object) -> bytes:
 
 def test_queue_frame_exactly() -> None:
     with_eta = Position(position=2, depth=3, waited_ms=1200, eta_ms=4000)
-    assert SURFACE.queue_frame(with_eta) == (
+    assert SURFACE.queue_frame(with_eta, opening()) == (
         b'event: queue\ndata: {"type":"ping","position":2,"depth":3,"waited_ms":1200,"eta_ms":4000}\n\n'
     )
-    assert SURFACE.queue_frame(Position(position=1, depth=1, waited_ms=0)) == (
+    assert SURFACE.queue_frame(Position(position=1, depth=1, waited_ms=0), opening()) == (
         b'event: queue\ndata: {"type":"ping","position":1,"depth":1,"waited_ms":0}\n\n'
     )
+
+
+def test_comments_where_they_are_wished_for() -> None:
+    assert SURFACE.queue_frame(Position(position=2, depth=3, waited_ms=0), opening("comments")) == b": queue 2/3\n\n"
 
 
 def test_every_error_is_in_the_table() -> None:
@@ -244,10 +248,10 @@ def answer(stream: bytes, status: int = 200) -> anthropic.Anthropic:
 ASKED: Any = {"model": "m", "max_tokens": 16, "messages": [{"role": "user", "content": "hi"}]}
 WAITED = b"".join(
     [
-        SURFACE.queue_frame(Position(position=2, depth=2, waited_ms=0)),
-        SURFACE.heartbeat(Position(position=2, depth=2, waited_ms=4000)),
-        SURFACE.queue_frame(Position(position=1, depth=1, waited_ms=5000, eta_ms=4000)),
-        SURFACE.heartbeat(None),
+        SURFACE.queue_frame(Position(position=2, depth=2, waited_ms=0), opening()),
+        SURFACE.heartbeat(Position(position=2, depth=2, waited_ms=4000), opening()),
+        SURFACE.queue_frame(Position(position=1, depth=1, waited_ms=5000, eta_ms=4000), opening()),
+        SURFACE.heartbeat(None, opening()),
     ]
 )
 

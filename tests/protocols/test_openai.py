@@ -13,7 +13,7 @@ from llmgate.core.line import Position
 from llmgate.errors import GateError
 from llmgate.protocols.openai import ChatSurface, ChatWatch
 from llmgate.protocols.sse import LIMIT
-from tests.protocols.streams import recorded
+from tests.protocols.streams import opening, recorded
 
 SURFACE = ChatSurface()
 
@@ -53,9 +53,24 @@ def as_bytes(document: object) -> bytes:
 
 def test_waiting_is_told_by_a_comment() -> None:
     position = Position(position=2, depth=3, waited_ms=1200, eta_ms=4000)
-    assert SURFACE.queue_frame(position) == b": queue 2/3\n\n"
-    assert SURFACE.heartbeat(position) == b": queue 2/3\n\n"
-    assert SURFACE.heartbeat(None) == b": working\n\n"
+    assert SURFACE.queue_frame(position, opening()) == b": queue 2/3\n\n"
+    assert SURFACE.heartbeat(position, opening()) == b": queue 2/3\n\n"
+    assert SURFACE.heartbeat(None, opening()) == b": working\n\n"
+
+
+def test_waiting_is_told_by_a_chunk_where_the_settings_say_so() -> None:
+    whole = {
+        "id": "chatcmpl-req_1",
+        "object": "chat.completion.chunk",
+        "created": 1796034030,
+        "model": "m",
+        "choices": [{"index": 0, "delta": {}, "finish_reason": None}],
+    }
+    position = Position(position=2, depth=3, waited_ms=1200, eta_ms=4000)
+    told = as_bytes(whole | {"queue": {"position": 2, "depth": 3}})
+    assert SURFACE.queue_frame(position, opening("chunks")) == b"data: " + told + b"\n\n"
+    assert SURFACE.heartbeat(position, opening("chunks")) == b"data: " + told + b"\n\n"
+    assert SURFACE.heartbeat(None, opening("chunks")) == b"data: " + as_bytes(whole) + b"\n\n"
 
 
 def test_every_error_is_in_the_table() -> None:
@@ -204,17 +219,32 @@ def answer(stream: bytes, status: int = 200) -> openai.OpenAI:
 ASKED: Any = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 WAITED = b"".join(
     [
-        SURFACE.queue_frame(Position(position=2, depth=2, waited_ms=0)),
-        SURFACE.queue_frame(Position(position=1, depth=1, waited_ms=5000, eta_ms=4000)),
-        SURFACE.heartbeat(None),
+        SURFACE.queue_frame(Position(position=2, depth=2, waited_ms=0), opening()),
+        SURFACE.queue_frame(Position(position=1, depth=1, waited_ms=5000, eta_ms=4000), opening()),
+        SURFACE.heartbeat(None, opening()),
     ]
 )
 
 
-@pytest.mark.parametrize("before", [b"", WAITED])
+CHUNKS = b"".join(
+    [
+        SURFACE.queue_frame(Position(position=1, depth=1, waited_ms=0), opening("chunks")),
+        SURFACE.heartbeat(None, opening("chunks")),
+    ]
+)
+
+
+@pytest.mark.parametrize("before", [b"", WAITED, CHUNKS])
 def test_the_sdk_reads_a_queued_stream(before: bytes) -> None:
     chunks = list(answer(before + recorded("chat")).chat.completions.create(stream=True, **ASKED))
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices) == "hi<|im_end"
+
+
+@pytest.mark.parametrize("before", [b"", WAITED, CHUNKS])
+def test_the_helper_of_the_sdk_reads_a_queued_stream(before: bytes) -> None:
+    whole = recorded("chat").replace(b'"finish_reason":"length"', b'"finish_reason":"stop"')
+    with answer(before + whole).chat.completions.stream(**ASKED) as stream:
+        assert stream.get_final_completion().choices[0].message.content == "hi<|im_end"
 
 
 def test_the_sdk_reads_a_stream_with_ids_and_comments() -> None:

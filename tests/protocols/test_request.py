@@ -50,8 +50,11 @@ def test_stream(stream: bytes, read: bool) -> None:
     assert read_model_request(b'{"model":"m","stream":' + stream + b"}").stream is read
 
 
-def test_stream_left_out_is_false() -> None:
-    assert read_model_request(b'{"model":"m"}').stream is False
+def test_stream_left_out_is_what_the_surface_says() -> None:
+    for body in (b'{"model":"m"}', b'{"model":"m","stream":null}'):
+        assert read_model_request(body).stream is False
+        assert read_model_request(body, streams=True).stream is True
+    assert read_model_request(b'{"model":"m","stream":false}', streams=True).stream is False
 
 
 @pytest.mark.parametrize(

@@ -9,21 +9,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmgate.core.line import Position
-from llmgate.protocols import anthropic, openai, sse
+from llmgate.protocols import anthropic, openai, responses, sse
 from llmgate.protocols.anthropic import MessagesWatch
 from llmgate.protocols.openai import ChatWatch
-from llmgate.protocols.sse import LIMIT, EventWatch, comment, fields
+from llmgate.protocols.responses import ResponsesWatch
+from llmgate.protocols.sse import LIMIT, EventWatch, comment, fields, is_event_stream
 from llmgate.protocols.surface import StreamWatch
 from tests.protocols.streams import MARK, REGULAR, blocks, cut, cuts, expected, is_event, learnt, recorded, run, streams
 
-WATCHES = [MessagesWatch, ChatWatch]
+WATCHES = [MessagesWatch, ChatWatch, ResponsesWatch]
 
 Make = Callable[[], StreamWatch]
+RECORDED = [
+    ("messages", MessagesWatch),
+    ("chat", ChatWatch),
+    ("completions", ChatWatch),
+    ("responses", ResponsesWatch),
+]
 
 
 @pytest.fixture
 def short_limit(monkeypatch: pytest.MonkeyPatch) -> int:
-    for module in (sse, anthropic, openai):
+    for module in (sse, anthropic, openai, responses):
         monkeypatch.setattr(module, "LIMIT", 40)
     return 40
 
@@ -31,6 +38,20 @@ def short_limit(monkeypatch: pytest.MonkeyPatch) -> int:
 def test_comment() -> None:
     assert comment(Position(position=2, depth=3, waited_ms=5)) == b": queue 2/3\n\n"
     assert comment(None) == b": working\n\n"
+
+
+@pytest.mark.parametrize(
+    ("content_type", "said"),
+    [
+        (b"text/event-stream", True),
+        (b"Text/Event-Stream; charset=utf-8", True),
+        (b"text/event", False),
+        (b"application/x-ndjson", False),
+        (b"", False),
+    ],
+)
+def test_is_event_stream(content_type: bytes, said: bool) -> None:
+    assert is_event_stream(content_type) is said
 
 
 @pytest.mark.parametrize(
@@ -71,7 +92,7 @@ def test_cuts_change_nothing_where_events_are_too_long(
     make: Make, stream: bytes, places: list[int], limit: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        for module in (sse, anthropic, openai):
+        for module in (sse, anthropic, openai, responses):
             patch.setattr(module, "LIMIT", limit)
         assert run(make, cut(stream, places)) == run(make, [stream])
 
@@ -107,12 +128,14 @@ def test_short_cuts_change_nothing(make: Make, stream: bytes, chosen: int, first
 
 MESSAGES_EVENT = b"event: content_block_delta\ndata: {}\n\n"
 CHAT_EVENT = b'data: {"choices":[{}]}\n\n'
+RESPONSES_EVENT = b"event: response.output_text.delta\ndata: {}\n\n"
 
 
 @pytest.mark.parametrize("between", [b"\n", b"\r", b"\r\r", b"\n\n", b": c\n\n", b"\r: c\n\n", b"\r\r:c\r\r"])
 @pytest.mark.parametrize("lost", [0, 1, 2])
 def test_what_only_looks_like_nothing_but_whole_events(between: bytes, lost: int) -> None:
-    for make, event in ((MessagesWatch, MESSAGES_EVENT), (ChatWatch, CHAT_EVENT)):
+    events = ((MessagesWatch, MESSAGES_EVENT), (ChatWatch, CHAT_EVENT), (ResponsesWatch, RESPONSES_EVENT))
+    for make, event in events:
         piece = event[: len(event) - lost] + between + event
         seen = run(make, [event, piece])
         assert seen == run(make, [event + piece])
@@ -126,7 +149,7 @@ def test_any_bytes_are_taken(make: Make, data: bytes, places: list[int]) -> None
     assert run(make, [data])[0] == expected(data)
 
 
-@pytest.mark.parametrize(("name", "make"), [("messages", MessagesWatch), ("chat", ChatWatch)])
+@pytest.mark.parametrize(("name", "make"), RECORDED)
 @pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b"\r"])
 def test_cut_at_every_byte_whole_events_only(name: str, make: Make, line_end: bytes) -> None:
     stream = recorded(name).replace(b"\n", line_end)
@@ -144,7 +167,7 @@ def test_cut_at_every_byte_whole_events_only(name: str, make: Make, line_end: by
         assert not rest or passed != stream[:place]
 
 
-@pytest.mark.parametrize(("name", "make"), [("messages", MessagesWatch), ("chat", ChatWatch)])
+@pytest.mark.parametrize(("name", "make"), RECORDED)
 def test_byte_by_byte_and_every_cut_in_two(name: str, make: Make) -> None:
     stream = recorded(name)
     whole = run(make, [stream])

@@ -7,10 +7,13 @@ import httpx
 import pytest
 from gateprocess import request_body
 from hands import ANSWER, Hands
-from rawclient import Client
+from rawclient import Client, post
 
+from llmgate import __version__
 from llmgate.core.routing import Routes, Serves
+from llmgate.protocols.surfaces import SURFACES
 from llmgate.server.frontdoor import FrontDoor
+from llmgate.server.models import OLLAMA_VERSION
 from tests.server.house import UPSTREAM, House, OpenHouse
 
 ANTHROPIC = {"anthropic-version": "2023-06-01"}
@@ -62,7 +65,7 @@ async def test_a_surface_takes_post_only(house: House, path: str, method: str) -
     assert house.events == []
 
 
-@pytest.mark.parametrize("path", ["/", "/v1", "/v2/messages", "/llm", "/llm/v1/embeddings", "/upstream/a/x", "/%00"])
+@pytest.mark.parametrize("path", ["/v1", "/v2/messages", "/llm/v1", "/llm/v1/audio", "/upstream/a/x", "/%00", "/api"])
 async def test_unknown_paths(house: House, path: str) -> None:
     for method in ("GET", "POST"):
         plain = await ask(house, path, method)
@@ -71,6 +74,48 @@ async def test_unknown_paths(house: House, path: str) -> None:
         anthropic = await ask(house, path, method, **ANTHROPIC)
         assert anthropic.json()["error"]["type"] == "not_found_error"
         assert anthropic.headers["content-type"] == "application/json"
+    assert house.events == []
+
+
+@pytest.mark.parametrize("path", ["/api/", "/llm/api/pull", "/api/chat/", "/llm/api/embeddings"])
+async def test_unknown_paths_of_ollama(house: House, path: str) -> None:
+    for method in ("GET", "POST", "DELETE"):
+        answer = await ask(house, path, method, **ANTHROPIC)
+        assert (answer.status_code, answer.headers["llmgate-code"]) == (404, "NOT_FOUND")
+        assert answer.json().keys() == {"error"}
+        assert "POST /v1/messages, " in answer.json()["error"]
+        assert "/api/chat, /api/generate, /api/embed (NOT_FOUND)" in answer.json()["error"]
+
+
+@pytest.mark.parametrize("path", ["/", "/llm", "/llm/"])
+async def test_at_the_root_it_says_that_it_runs(house: House, path: str) -> None:
+    """Claude Code and Ollama's clients look here first."""
+    answer = await ask(house, path)
+    assert (answer.status_code, answer.text) == (200, "llmgate is running")
+    head = await ask(house, path, "HEAD")
+    assert (head.status_code, head.content) == (200, b"")
+    posted = await ask(house, path, "POST")
+    assert (posted.status_code, posted.headers["llmgate-code"]) == (405, "METHOD_NOT_ALLOWED")
+
+
+async def test_roots_are_those_of_the_settings(open_house: OpenHouse) -> None:
+    house = await open_house(server={"path_prefix": ["/ai"]})
+    statuses = {path: (await ask(house, path)).status_code for path in ("/ai", "/ai/", "/", "/llm")}
+    assert statuses == {"/ai": 200, "/ai/": 200, "/": 404, "/llm": 404}
+
+
+@pytest.mark.parametrize("path", SURFACES)
+async def test_every_surface_refuses_in_its_own_shape(house: House, path: str) -> None:
+    for prefix in ("", "/llm"):
+        client = await Client.connect(house.port)
+        client.post(prefix + path, b"{}")
+        head = await client.head()
+        assert (head.status, head.headers["llmgate-code"]) == (400, "BAD_REQUEST")
+        error = (await client.json())["error"]
+        assert (error if path.startswith("/api/") else error["message"]).endswith("names no model (BAD_REQUEST)")
+        wrong = await ask(house, prefix + path, "GET")
+        assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
+        assert isinstance(wrong.json()["error"], str) is path.startswith("/api/")
     assert house.events == []
 
 
@@ -155,12 +200,80 @@ async def test_a_model_that_is_not_listed(house: House, model: str) -> None:
     assert anthropic.json()["error"]["type"] == "not_found_error"
 
 
-@pytest.mark.parametrize("path", ["/v1/models", "/llm/v1/models/m", "/healthz", "/readyz"])
+READ_ONLY = ["/v1/models", "/llm/v1/models/m", "/api/tags", "/llm/api/ps", "/api/version", "/healthz", "/readyz"]
+
+
+@pytest.mark.parametrize("path", READ_ONLY)
 async def test_these_are_only_read(house: House, path: str) -> None:
     answer = await ask(house, path, "POST")
     assert (answer.status_code, answer.headers["llmgate-code"]) == (405, "METHOD_NOT_ALLOWED")
     assert {word.strip() for word in answer.headers["allow"].split(",")} == {"GET", "HEAD"}
     assert (await ask(house, path, "HEAD")).status_code == 200
+
+
+# ---- models, as Ollama has them
+
+
+@pytest.mark.parametrize("prefix", ["", "/llm"])
+async def test_models_in_ollamas_shape(house: House, prefix: str) -> None:
+    for path in ("/api/tags", "/api/ps"):
+        listed = (await ask(house, prefix + path)).json()["models"]
+        assert [(model["name"], model["model"]) for model in listed] == [(name, name) for name in MODELS]
+    version = (await ask(house, prefix + "/api/version")).json()
+    assert version == {"version": OLLAMA_VERSION, "llmgate": __version__}
+
+
+async def show(house: House, body: bytes) -> tuple[int, Any]:
+    client = await Client.connect(house.port)
+    client.post("/llm/api/show", body)
+    return (await client.head()).status, await client.json()
+
+
+@pytest.mark.parametrize("key", ["model", "name"])
+@pytest.mark.parametrize("model", ["m", "m-1", "org/big", "nick"])
+async def test_one_model_in_ollamas_shape(house: House, key: str, model: str) -> None:
+    status, told = await show(house, json.dumps({key: model, "verbose": True}).encode())
+    assert (status, told["capabilities"]) == (200, ["completion"])
+    assert told["model_info"] == {"general.basename": model}
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        (b'{"model":"nobody"}', 404, "UNKNOWN_MODEL"),
+        (b"{}", 400, "BAD_REQUEST"),
+        (b'{"model":5}', 400, "BAD_REQUEST"),
+        (b"[", 400, "BAD_REQUEST"),
+        (b"\xff", 400, "BAD_REQUEST"),
+        (b"[" * 100_000, 400, "BAD_REQUEST"),
+    ],
+)
+async def test_no_model_to_show(house: House, body: bytes, status: int, code: str) -> None:
+    answered, told = await show(house, body)
+    assert (answered, told.keys()) == (status, {"error"})
+    assert told["error"].endswith(f"({code})")
+
+
+async def test_to_show_takes_post_only(house: House) -> None:
+    answer = await ask(house, "/api/show")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+    assert answer.json()["error"].endswith("(METHOD_NOT_ALLOWED)")
+
+
+async def test_a_body_too_large_to_show(open_house: OpenHouse) -> None:
+    house = await open_house(server={"max_body": 100})
+    client = await Client.connect(house.port)
+    client.post("/api/show", b" " * 101)
+    head = await client.head()
+    assert (head.status, head.headers["llmgate-code"], head.headers["connection"]) == (413, "BODY_TOO_LARGE", "close")
+    await client.wait_closed()
+
+
+async def test_who_leaves_before_its_body_is_here_is_not_shown_anything(house: House) -> None:
+    client = await Client.connect(house.port)
+    client.send(post("/api/show", b'{"model":"m"}')[:-5])
+    client.fin()
+    assert (await show(house, b'{"model":"m"}'))[0] == 200
 
 
 # ---- its own health

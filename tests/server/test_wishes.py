@@ -8,7 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from llmgate.errors import BadRequest
-from llmgate.server.wishes import Wishes, read_wishes
+from llmgate.protocols.surface import Manner
+from llmgate.server.wishes import Keepalive, QueueEvents, Wishes, manner_of, read_wishes
 
 WAITS = [
     (b"30s", 30.0),
@@ -49,7 +50,7 @@ def test_other_queue_events(value: bytes) -> None:
 
 
 def test_who_wishes_nothing() -> None:
-    assert read_wishes({b"user-agent": b"curl", b"llmgate-session": b"x"}) == Wishes(None, "on")
+    assert read_wishes({b"user-agent": b"curl", b"llmgate-session": b"x"}) == Wishes(None, None)
 
 
 def test_both_wishes() -> None:
@@ -65,4 +66,31 @@ def test_any_bytes_are_a_wish_or_a_bad_request(wait: bytes, events: bytes | None
         wishes = read_wishes(headers)
         assert wishes.max_wait is not None
         assert 0 <= wishes.max_wait < math.inf
-        assert wishes.queue_events in ("on", "comment", "off")
+        assert wishes.queue_events in (None, "on", "comment", "off")
+
+
+MANNERS: list[tuple[QueueEvents | None, Keepalive | None, Manner | None]] = [
+    (None, None, "frames"),
+    ("on", None, "frames"),
+    ("comment", None, "comments"),
+    ("off", None, None),
+    (None, "comment", "comments"),
+    ("on", "comment", "comments"),
+    ("comment", "comment", "comments"),
+    ("off", "comment", None),
+    (None, "chunk", "chunks"),
+    ("on", "chunk", "chunks"),
+    ("comment", "chunk", "comments"),
+    ("off", "chunk", None),
+    (None, "off", None),
+    ("on", "off", "comments"),
+    ("comment", "off", "comments"),
+    ("off", "off", None),
+]
+
+
+@pytest.mark.parametrize(("wish", "keepalive", "manner"), MANNERS)
+def test_the_clients_wish_goes_before_the_setting(
+    wish: QueueEvents | None, keepalive: Keepalive | None, manner: Manner | None
+) -> None:
+    assert manner_of(wish, keepalive) == manner

@@ -1,16 +1,17 @@
-"""The simulated server's bytes: whole Anthropic and OpenAI answers, and what it reads of a request."""
+"""The simulated server's bytes: whole Anthropic and OpenAI answers."""
 
 import json
 from typing import Any
 
 import pytest
 
-from llmgate.simulator.dialects import ANTHROPIC, OPENAI, BadCall, Call, Dialect, read_call
+from llmgate.simulator.call import Call, Dialect, read_call
+from llmgate.simulator.dialects import ANTHROPIC, COMPLETIONS, OPENAI
 
 
 def call(**fields: Any) -> Call:
     body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]} | fields
-    return read_call(json.dumps(body).encode(), "id-1", 5)
+    return read_call(json.dumps(body).encode(), "id-1", 5, OPENAI)
 
 
 def stream(dialect: Dialect, one: Call) -> bytes:
@@ -66,21 +67,19 @@ def test_openai_usage_comes_only_when_asked_for() -> None:
 @pytest.mark.parametrize("limit", [{"max_tokens": 2}, {"max_completion_tokens": 2}])
 def test_the_request_may_lower_the_number_of_tokens(limit: dict[str, int]) -> None:
     one = call(**limit)
-    assert (one.tokens, one.cut) == (2, True)
     assert json.loads(ANTHROPIC.whole(one))["stop_reason"] == "max_tokens"
     assert json.loads(OPENAI.whole(one))["choices"][0]["finish_reason"] == "length"
 
 
-@pytest.mark.parametrize("limit", [0, -1, 99, "many", None])
-def test_a_limit_that_limits_nothing_is_passed_over(limit: object) -> None:
-    one = call(max_tokens=limit)
-    assert (one.tokens, one.cut) == (5, False)
-
-
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"{}", b'{"messages":"hi"}', b"[" * 100_000])
-def test_a_bad_body_is_no_call(body: bytes) -> None:
-    with pytest.raises(BadCall):
-        read_call(body, "id-1", 5)
+def test_a_completion_has_text_reason_and_done() -> None:
+    one = call(stream=True)
+    parsed = [data for _, data in events(stream(COMPLETIONS, one))]
+    assert parsed.pop() == "[DONE]"
+    choices = [json.loads(data)["choices"][0] for data in parsed]
+    assert "".join(choice["text"] for choice in choices) == "".join(one.words)
+    assert [choice["finish_reason"] for choice in choices] == [None] * 5 + ["stop"]
+    whole = json.loads(COMPLETIONS.whole(one))
+    assert (whole["choices"][0]["text"], whole["usage"]["completion_tokens"]) == ("".join(one.words), 5)
 
 
 def test_errors_have_the_shape_of_their_surface() -> None:

@@ -88,12 +88,31 @@ async def test_views_of_a_llama_server(wire: Any) -> None:
         await other.close()
 
 
-@pytest.mark.parametrize(("method", "path"), [("GET", "/"), ("GET", "/v1/messages"), ("POST", "/v1/responses")])
+@pytest.mark.parametrize(("method", "path"), [("GET", "/"), ("GET", "/v1/messages"), ("POST", "/v1/embeddings")])
 async def test_other_paths_are_not_found(method: str, path: str) -> None:
     async with Simulator() as server, httpx.AsyncClient(base_url=server.url) as client:
         answer = await client.request(method, path)
         assert answer.status_code == 404
         assert server.ledger.seen == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "content_type"),
+    [
+        ("/v1/completions", {"prompt": "hi"}, "text/event-stream"),
+        ("/v1/responses", {"input": "hi"}, "text/event-stream"),
+        ("/api/chat", {"messages": []}, "application/x-ndjson"),
+        ("/api/generate", {"prompt": "hi"}, "application/x-ndjson"),
+    ],
+)
+async def test_every_dialect_streams_and_answers_whole(path: str, fields: dict[str, Any], content_type: str) -> None:
+    async with Simulator(Behaviour(tokens=3)) as server, httpx.AsyncClient(base_url=server.url) as client:
+        stream = await client.post(path, json={"model": "m", "stream": True, **fields})
+        assert stream.headers["content-type"] == content_type
+        assert b"is " in stream.content
+        whole = await client.post(path, json={"model": "m", "stream": False, **fields})
+        assert "The queue is " in json.dumps(whole.json())
+        assert server.ledger.finished == 2
 
 
 async def test_a_bad_body_is_refused_in_the_shape_of_the_surface() -> None:

@@ -7,8 +7,14 @@ import time
 from typing import Any, Self
 
 from puppet import LIVENESS_SECONDS, Connection, Puppet, Request
+from spoken import SPOKEN, Spoken
 
-STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+
+def stream_head(content_type: bytes) -> bytes:
+    return b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\ntransfer-encoding: chunked\r\n\r\n" % content_type
+
+
+STREAM_HEAD = stream_head(b"text/event-stream")
 
 
 def event(name: str, **fields: Any) -> bytes:
@@ -60,6 +66,10 @@ CHAT_WHOLE = json.dumps(
 ).encode()
 
 
+MESSAGES_SPOKEN = Spoken(WHOLE, START, delta("Hello") + delta(" there") + STOP)
+CHAT_SPOKEN = Spoken(CHAT_WHOLE, CHAT_START, CHAT_ANSWER.removeprefix(CHAT_START))
+
+
 def chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
@@ -87,9 +97,23 @@ class Turn:
     def fields(self) -> Any:
         return json.loads(self.request.body)
 
-    async def begin(self, data: bytes = START) -> None:
-        """The head of an event stream, and the first of it."""
-        await self.connection.send(STREAM_HEAD + (chunk(data) if data else b""))
+    @property
+    def path(self) -> str:
+        return self.request.line.split()[1].decode().partition("?")[0]
+
+    @property
+    def spoken(self) -> Spoken:
+        """What is said on this request's surface."""
+        return {"/v1/messages": MESSAGES_SPOKEN, "/v1/chat/completions": CHAT_SPOKEN, **SPOKEN}[self.path]
+
+    @property
+    def wants_stream(self) -> bool:
+        return bool(self.spoken.stream and self.fields.get("stream", self.path.startswith("/api/")))
+
+    async def begin(self, data: bytes | None = None) -> None:
+        """The head of a stream, and the first of it; without `data` the start of what is said on this surface."""
+        data = self.spoken.start if data is None else data
+        await self.connection.send(stream_head(self.spoken.content_type) + (chunk(data) if data else b""))
 
     async def say(self, *pieces: bytes) -> None:
         for piece in pieces:
@@ -106,15 +130,11 @@ class Turn:
 
     async def complete(self) -> None:
         """Whatever was asked for, at once."""
-        chat = self.request.line.startswith(b"POST /v1/chat")
-        if not self.fields.get("stream"):
-            await self.answer(body=CHAT_WHOLE if chat else WHOLE)
-        elif chat:
-            await self.begin(CHAT_ANSWER)
+        if self.wants_stream:
+            await self.begin(self.spoken.stream)
             await self.end(b"")
         else:
-            await self.begin(ANSWER)
-            await self.end(b"")
+            await self.answer(body=self.spoken.whole)
 
     async def wait_closed(self) -> None:
         async with asyncio.timeout(LIVENESS_SECONDS):

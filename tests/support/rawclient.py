@@ -132,14 +132,21 @@ class Client:
 
     async def frame(self) -> bytes:
         """The next event or comment with its blank line; b"" at the regular end of the body."""
-        while b"\n\n" not in self._unread:
+        return await self._piece(b"\n\n")
+
+    async def line(self) -> bytes:
+        """The next line of a stream of lines; b"" at the regular end of the body."""
+        return await self._piece(b"\n")
+
+    async def _piece(self, end: bytes) -> bytes:
+        while end not in self._unread:
             data = await self.chunk()
             if not data:
                 assert not self._unread, f"half an event before the end: {self._unread!r}"
                 return b""
             self._unread += data
-        frame, _, self._unread = self._unread.partition(b"\n\n")
-        return frame + b"\n\n"
+        piece, _, self._unread = self._unread.partition(end)
+        return piece + end
 
     async def frames(self) -> list[bytes]:
         """All that are left."""

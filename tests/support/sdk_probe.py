@@ -104,6 +104,42 @@ def openai_text(chunks: list[Any]) -> dict[str, Any]:
     return {"text": text, "last": chunks[-1].choices[0].finish_reason}
 
 
+def openai_completions(url: str, model: str) -> dict[str, Any]:
+    import openai
+
+    client = openai.OpenAI(base_url=url + "/v1", api_key="x")
+    chunks = list(client.completions.create(model=model, max_tokens=16, prompt="hi", stream=True))
+    return {"text": "".join(chunk.choices[0].text for chunk in chunks), "last": chunks[-1].choices[0].finish_reason}
+
+
+def openai_responses(url: str, model: str) -> dict[str, Any]:
+    import openai
+
+    client = openai.OpenAI(base_url=url + "/v1", api_key="x")
+    events = list(client.responses.create(model=model, input="hi", stream=True))
+    assert events[0].type == "response.created"
+    text = "".join(event.delta for event in events if event.type == "response.output_text.delta")
+    return {"text": text, "last": events[-1].type}
+
+
+def openai_responses_helper(url: str, model: str) -> dict[str, Any]:
+    import openai
+
+    client = openai.OpenAI(base_url=url + "/v1", api_key="x")
+    with client.responses.stream(model=model, input="hi") as stream:
+        kinds = [event.type for event in stream]
+        response = stream.get_final_response()
+    return {"text": response.output_text, "last": kinds[-1]}
+
+
+def openai_responses_whole(url: str, model: str) -> dict[str, Any]:
+    import openai
+
+    client = openai.OpenAI(base_url=url + "/v1", api_key="x")
+    response = client.responses.create(model=model, input="hi")
+    return {"text": response.output_text, "last": response.status}
+
+
 def run(mode: str, url: str, model: str) -> None:
     try:
         told: dict[str, Any] = globals()[mode](url, model)

@@ -1,0 +1,149 @@
+"""The surface of OpenAI Responses: POST /v1/responses.
+
+Nothing but comments may precede `response.created`, so `openai_keepalive = "chunk"` means comments here.
+
+Errors before the stream are those of the other OpenAI surfaces. In an open stream the error is an event that is shaped
+twice, flat as OpenAI documents it and nested as it is sent: each SDK raises on one of the two only.
+
+    event: error
+    data: {"type":"error","sequence_number":0,"code":…,"message":…,"param":null,"error":{"type":…,"code":…,"message":…,"param":null}}
+
+Its code is always text, since the Vercel AI SDK passes over an error without: UPSTREAM_ERROR where the upstream gave none.
+"""  # noqa: E501  the event is one line
+
+from typing import Annotated, Any
+
+import msgspec
+
+from llmgate.errors import GateError
+from llmgate.protocols.decoding import NULL, decoded
+from llmgate.protocols.openai import OpenAISurface
+from llmgate.protocols.sse import LIMIT, EventWatch, fields
+from llmgate.protocols.surface import StreamWatch
+
+_PREFIX = b"event: response."
+_DELTA = b".delta"
+_ENDS = frozenset({b"response.completed", b"response.incomplete", b"response.failed"})
+
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+
+
+class _Fault(msgspec.Struct):
+    type: str
+    code: str
+    message: str
+    param: str | None
+
+
+class _ErrorEvent(msgspec.Struct):
+    type: str
+    sequence_number: int
+    code: str
+    message: str
+    param: str | None
+    error: _Fault
+
+
+class _Usage(msgspec.Struct):
+    input_tokens: _Count | None = None
+    output_tokens: _Count | None = None
+
+
+class _Response(msgspec.Struct):
+    usage: _Usage | None = None
+
+
+class _End(msgspec.Struct):
+    response: _Response | None = None
+
+
+class _Nameless(msgspec.Struct):
+    type: str = ""
+    error: msgspec.Raw = NULL
+
+
+_END = msgspec.json.Decoder(_End)
+_NAMELESS = msgspec.json.Decoder(_Nameless)
+
+
+class ResponsesSurface(OpenAISurface):
+    """See Surface."""
+
+    name = "responses"
+    paths = ("/v1/responses",)
+
+    def error_frame(self, error: GateError, request_id: str, client: str) -> bytes:  # noqa: ARG002  the same for all
+        """The event `error`, after which the stream ends."""
+        return _frame(self.error_body(error, request_id))
+
+    def upstream_error_frame(self, status: int, body: bytes, request_id: str) -> bytes:
+        """See Surface."""
+        return _frame(self.upstream_error_body(status, body, request_id)[1])
+
+    def watch(self) -> StreamWatch:
+        """See Surface."""
+        return ResponsesWatch()
+
+
+class ResponsesWatch(EventWatch):
+    """An event is known by its name; where that is none of OpenAI's, by the `type` in its data. Deltas are content."""
+
+    __slots__ = ()
+
+    def feed(self, data: bytes) -> bytes:
+        """The short cut: nothing but whole deltas of one kind, which is nearly every piece."""
+        if self._between and data.startswith(_PREFIX) and data.endswith(b"\n\n") and len(data) <= LIMIT:
+            name = data[: data.find(b"\n") + 1]
+            deltas = data.count(b"\n\n")
+            if (
+                name.endswith(b".delta\n")
+                and data.count(b"\nevent") == data.count(b"\n\n" + name) == deltas - 1
+                and b"\n\n\n" not in data
+                and b"\r" not in data
+            ):
+                self.started = True
+                if self._counting:
+                    self.output_tokens += deltas
+                return data
+        return EventWatch.feed(self, data)
+
+    def _read(self, event: bytes) -> None:
+        name, data = fields(event)
+        if name != b"error" and not name.startswith(b"response."):
+            name = _name_of(data)
+        if name.endswith(_DELTA):
+            self.output_tokens += self._counting
+        elif name in _ENDS:
+            self.complete = True
+            self.failed = self.failed or name == b"response.failed"
+            self._read_usage((decoded(_END, data) or _End()).response)
+        elif name == b"error":
+            self.failed = True
+
+    def _read_usage(self, response: _Response | None) -> None:
+        usage = response.usage if response else None
+        if usage and usage.input_tokens is not None:
+            self.input_tokens = usage.input_tokens
+        if usage and usage.output_tokens is not None:
+            self.output_tokens = usage.output_tokens
+            self._counting = False
+
+
+def _name_of(data: bytes) -> bytes:
+    nameless = decoded(_NAMELESS, data) or _Nameless()
+    return nameless.type.encode() or (b"" if nameless.error == NULL else b"error")
+
+
+def _frame(body: bytes) -> bytes:
+    """From an error in the shape of a body, which has a message."""
+    fault: dict[str, Any] = msgspec.json.decode(body)["error"]
+    kind, code = (_text(fault.get(key)) for key in ("type", "code"))
+    shaped = _Fault(
+        kind or "server_error", code or "UPSTREAM_ERROR", fault["message"], _text(fault.get("param")) or None
+    )
+    event = _ErrorEvent("error", 0, shaped.code, shaped.message, shaped.param, shaped)
+    return b"event: error\ndata: " + msgspec.json.encode(event) + b"\n\n"
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
