@@ -1,6 +1,5 @@
 """In front of a real llama-server: the queue is here and never inside it, by its own account."""
 
-import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -85,19 +84,6 @@ async def test_the_second_stream_is_told_at_once_and_then_complete(gate: GatePro
     names = [name for name in names_of(second.received.split(b"\n\n")) if name not in ("", ":")]
     assert names.index("message_start") == names.count("queue")
     assert llama.launched == 3
-
-
-async def test_no_request_is_lost_on_a_connection_that_the_server_closes(gate: GateProcess) -> None:
-    """llama-server closes after each streamed answer, in the moment in which the next waiter is dispatched."""
-
-    async def one_after_the_other(stream: bool) -> None:
-        for _ in range(10):
-            client = await tell(gate, "one", 1, stream=stream)
-            assert b'"error"' not in await client.body()
-
-    async with asyncio.TaskGroup() as tasks:
-        for stream in (True, False, True, False):
-            tasks.create_task(one_after_the_other(stream))
 
 
 async def test_who_leaves_the_queue_never_reaches_the_server(gate: GateProcess, llama: LlamaServer) -> None:
