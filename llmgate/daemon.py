@@ -160,7 +160,11 @@ class Daemon:
         self._feed.announce()
         self._admission.close()
         seconds = self._services.settings.server.drain_timeout
-        logger.info("stopping: %d running get %gs to end", self._count_running(), seconds)
+        count = self._count_running()
+        if count:
+            logger.info("stopping: %d running get %gs to end; a second signal cuts them at once", count, seconds)
+        else:
+            logger.info("stopping: nothing runs")
         await self._wait_drained(seconds)
         for exchange in running:
             exchange.stop(Refused("llmgate: llmgate is stopping, this request was cut (REFUSED)"))
