@@ -224,17 +224,24 @@ class Exchange:
         place.hand_over()
         async with call as answer:
             self._answer_status = answer.status
-            _check_coding(answer)
-            if answer.status < 300 and stream and self._surface.is_stream(_content_type(answer)):
-                await self._pass_stream(answer)
-                return
-            self._stop_heartbeat()
-            if answer.status >= 400:
-                await self._pass_error(answer)
-            elif answer.status >= 300:
-                raise UpstreamFailed("llmgate: the upstream redirects, which is not followed (UPSTREAM_ERROR)")
-            else:
-                await self._pass_whole(answer)
+            try:
+                await self._pass(answer, stream=stream)
+            except GateError as error:
+                self._outcome = self._outcome or error.outcome  # before the call is closed, which asks for it
+                raise
+
+    async def _pass(self, answer: Answer, *, stream: bool) -> None:
+        _check_coding(answer)
+        if answer.status < 300 and stream and self._surface.is_stream(_content_type(answer)):
+            await self._pass_stream(answer)
+            return
+        self._stop_heartbeat()
+        if answer.status >= 400:
+            await self._pass_error(answer)
+        elif answer.status >= 300:
+            raise UpstreamFailed("llmgate: the upstream redirects, which is not followed (UPSTREAM_ERROR)")
+        else:
+            await self._pass_whole(answer)
 
     async def _pass_stream(self, answer: Answer) -> None:
         watch = self._surface.watch()

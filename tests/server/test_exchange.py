@@ -1253,3 +1253,18 @@ def test_a_fault_of_ours_is_no_timeout_of_the_upstream(monkeypatch: pytest.Monke
     with logged() as lines:
         play(main())
     assert len(lines) == 1
+
+
+@pytest.mark.parametrize(
+    "head", [b"HTTP/1.1 302 Found\r\nlocation: /\r\n", b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n"]
+)
+@pytest.mark.parametrize("stream", [True, False])
+async def test_an_answer_that_cannot_be_passed_on_is_the_upstreams_fault(
+    house: House, hands: Hands, head: bytes, stream: bool
+) -> None:
+    client = await house.ask(stream=stream)
+    turn = await hands.turn()
+    await turn.connection.send(head + b"content-type: application/json\r\ncontent-length: 2\r\n\r\n{}")
+    assert (await client.head()).status == 502
+    await client.body()
+    await house.wait(lambda: house.outcomes == ["upstream_error"])
