@@ -1,7 +1,12 @@
-"""Hypothesis profiles: `fast` for every run, `deep` for CI (HYPOTHESIS_PROFILE=deep). No test fails for slowness."""
+"""What holds for every test: hypothesis profiles, and that nothing is skipped in CI.
+
+Profiles: `fast` for every run, `deep` for CI (HYPOTHESIS_PROFILE=deep). No test fails for slowness.
+"""
 
 import os
+from collections.abc import Generator
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -14,3 +19,13 @@ settings.register_profile(
 )
 settings.register_profile("deep", settings.get_profile("fast"), max_examples=1000, stateful_step_count=80)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that cannot run may be skipped on somebody's machine; in CI it fails."""
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("CI"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped in CI: {report.longrepr}"
+    return report
