@@ -1,0 +1,1 @@
+"""Anthropic Messages for an upstream that speaks OpenAI chat completions only."""
