@@ -304,6 +304,7 @@ def make_upstream(name: str, settings: UpstreamSettings, api_key: str) -> Upstre
         headers=[(key.encode(), value.get_secret_value().encode()) for key, value in settings.headers.items()],
         api_key=api_key,
         forward_auth=settings.forward_auth,
+        kind=settings.kind,
     )
 
 

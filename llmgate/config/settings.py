@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from llmgate.config import values
 from llmgate.config.frozen import FrozenDict
 from llmgate.config.units import parse_duration, parse_mode, parse_size
+from llmgate.protocols.speech import Kind
 
 LIVE: dict[str, Any] = {"reload": "live"}
 RESTART: dict[str, Any] = {"reload": "restart"}
@@ -128,6 +129,11 @@ class Waiting(Section):
         description='What OpenAI streams carry before the answer: "comment", "chunk" = empty chunks, "off" = nothing.',
         json_schema_extra=LIVE,
     )
+    nonstream_keepalive: Literal["off", "whitespace"] = Field(
+        default="off",
+        description='What an answer that does not stream begins with while it waits: "off", or "whitespace" under a 200.',
+        json_schema_extra=LIVE,
+    )
     retry_after_max: Annotated[float, BeforeValidator(values.parse_retry_after)] = Field(
         default=10.0,
         description="Largest number of seconds in a Retry-After header, at least 1s; some clients give up beyond 10s.",
@@ -171,6 +177,11 @@ class UpstreamSettings(Section):
     url: Annotated[str, BeforeValidator(values.parse_url)] = Field(
         description="Base URL of the server, http or https; its path is put in front of every request's path.",
         json_schema_extra=RESTART,
+    )
+    kind: Kind = Field(
+        default="auto",
+        description='What the server is: "llama-server", "ollama", "vllm", "openai", "anthropic"; "auto" = it is asked.',
+        json_schema_extra=LIVE,
     )
     models: Annotated[tuple[str, ...], BeforeValidator(values.parse_models)] = Field(
         default=(),
@@ -230,6 +241,21 @@ class UpstreamSettings(Section):
         default="native",
         description='HTTP client towards the server: "native" = our own, fast; "httpx" = the well-known library.',
         json_schema_extra=RESTART,
+    )
+    passthrough: StrictBool = Field(
+        default=False,
+        description="Whether /upstream/NAME/... leads to every path of the server, those that manage it included.",
+        json_schema_extra=LIVE,
+    )
+    reasoning_history: Literal["drop", "reasoning_content"] = Field(
+        default="drop",
+        description='Earlier thinking, translated for a server that speaks chat only: "drop" or "reasoning_content".',
+        json_schema_extra=LIVE,
+    )
+    server_tools: Literal["reject", "drop"] = Field(
+        default="reject",
+        description='Tools that only Anthropic runs, translated for a server that speaks chat only: "reject" or "drop".',
+        json_schema_extra=LIVE,
     )
     api_key_env: Annotated[str, BeforeValidator(values.parse_variable)] = Field(
         default="",

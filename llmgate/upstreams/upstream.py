@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 
+from llmgate.protocols.speech import Kind, Speech
 from llmgate.upstreams.answer import NO_TIMEOUTS, Answer, OnDone, Timeouts, Transport
 
 Header = tuple[bytes, bytes]
@@ -57,6 +58,7 @@ class Upstream:
         headers: Sequence[Header] = (),
         api_key: str = "",
         forward_auth: bool = False,
+        kind: Kind = "auto",
     ) -> None:
         self.name = name
         self._transport = transport
@@ -65,6 +67,8 @@ class Upstream:
         self._fixed: list[Header] = [(name.lower(), value) for name, value in headers]
         self._fixed_names = {name for name, _ in self._fixed}
         self._api_key = api_key.encode()
+        self.speech = Speech(kind)
+        """What the server speaks, as far as that is known."""
         self._passed = FORWARDED | AUTHORIZATION if forward_auth else FORWARDED
 
     def call(
