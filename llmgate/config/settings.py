@@ -131,7 +131,7 @@ class Waiting(Section):
     )
     nonstream_keepalive: Literal["off", "whitespace"] = Field(
         default="off",
-        description='What an answer that does not stream begins with while it waits: "off", or "whitespace" under a 200.',
+        description='What a whole answer begins with while it waits: "off" = nothing, or "whitespace" under a 200.',
         json_schema_extra=LIVE,
     )
     retry_after_max: Annotated[float, BeforeValidator(values.parse_retry_after)] = Field(
@@ -180,7 +180,7 @@ class UpstreamSettings(Section):
     )
     kind: Kind = Field(
         default="auto",
-        description='What the server is: "llama-server", "ollama", "vllm", "openai", "anthropic"; "auto" = it is asked.',
+        description='The server: "llama-server", "ollama", "vllm", "openai", "anthropic"; "auto" = it is asked what it is.',
         json_schema_extra=LIVE,
     )
     models: Annotated[tuple[str, ...], BeforeValidator(values.parse_models)] = Field(
@@ -254,7 +254,7 @@ class UpstreamSettings(Section):
     )
     server_tools: Literal["reject", "drop"] = Field(
         default="reject",
-        description='Tools that only Anthropic runs, translated for a server that speaks chat only: "reject" or "drop".',
+        description='Tools that only Anthropic runs, asked of a server that speaks chat only: "reject" or "drop".',
         json_schema_extra=LIVE,
     )
     api_key_env: Annotated[str, BeforeValidator(values.parse_variable)] = Field(
