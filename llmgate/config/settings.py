@@ -180,7 +180,7 @@ class UpstreamSettings(Section):
     )
     kind: Kind = Field(
         default="auto",
-        description='The server: "llama-server", "ollama", "vllm", "openai", "anthropic"; "auto" = it is asked what it is.',
+        description='The server: "llama-server", "ollama", "vllm", "openai", "anthropic"; "auto" = it is asked.',
         json_schema_extra=LIVE,
     )
     models: Annotated[tuple[str, ...], BeforeValidator(values.parse_models)] = Field(
