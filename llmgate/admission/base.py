@@ -53,6 +53,10 @@ class Place(Protocol):
         """From here on the slot is given back by `leave` or `drain`, not by the end of the block."""
         ...
 
+    def take_back(self) -> None:
+        """Undoes `hand_over`: the call is over, and another one is to be made with the same slot."""
+        ...
+
     def leave(self, outcome: Outcome) -> None:
         """Gives the slot or the place back. Never waits; the first outcome counts."""
         ...

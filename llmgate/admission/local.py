@@ -96,6 +96,9 @@ class LocalPlace:
     def hand_over(self) -> None:
         self._handed_over = True
 
+    def take_back(self) -> None:
+        self._handed_over = False
+
     def leave(self, outcome: Outcome) -> None:
         self._desk.leave(self._taken(), outcome)
 

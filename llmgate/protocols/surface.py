@@ -61,19 +61,37 @@ class StreamWatch(Protocol):
     An event is what the surface's stream consists of: a server-sent event, or a line of JSON.
     """
 
-    complete: bool
-    """The surface's own end was passed on: `message_stop`, `data: [DONE]`, `"done":true`."""
-    failed: bool
-    """An error event of the upstream itself was passed on."""
-    started: bool
-    """A real event, not a comment, was passed on: from here on no heartbeat and no queue frame may be sent."""
-    inside_event: bool
-    """What was passed on ends inside an event, because that event is larger than the bound: a frame of our own would
-    become part of it, so an end now can only be told by aborting the connection."""
-    output_tokens: int
-    """Content events so far; the server's own number as soon as its usage told one."""
-    input_tokens: int | None
-    """Tokens of the prompt, those read from a cache included; None until the server told it."""
+    @property
+    def complete(self) -> bool:
+        """The surface's own end was passed on: `message_stop`, `data: [DONE]`, `"done":true`."""
+        ...
+
+    @property
+    def failed(self) -> bool:
+        """An error event of the upstream itself was passed on."""
+        ...
+
+    @property
+    def started(self) -> bool:
+        """A real event, not a comment, was passed on: from here on no heartbeat and no queue frame may be sent."""
+        ...
+
+    @property
+    def inside_event(self) -> bool:
+        """What was passed on ends inside an event, because that event is larger than the bound: a frame of our own
+        would become part of it, so an end now can only be told by aborting the connection."""
+        ...
+
+    @property
+    def output_tokens(self) -> int:
+        """Content events so far; the server's own number as soon as its usage told one."""
+        ...
+
+    @property
+    def input_tokens(self) -> int | None:
+        """Tokens of the prompt, those read from a cache included; None until the server told it."""
+        ...
+
     opened: bool
     """Set it to True when bytes of ours went out before the upstream's: its byte order mark is then swallowed, since it
     would no longer stand at the start."""

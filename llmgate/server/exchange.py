@@ -8,40 +8,41 @@ A client that leaves cancels this task, from `_client_gone`, in whatever state i
 
 import asyncio
 import logging
-from datetime import UTC, datetime
+from collections.abc import Callable
 
 from starlette.types import Receive, Scope, Send
 
 from llmgate.admission.base import Place
 from llmgate.config.settings import UpstreamSettings
 from llmgate.core.caller import Caller
-from llmgate.core.line import Position
 from llmgate.core.routing import Route
-from llmgate.errors import BodyTimeout, BodyTooLarge, ClientStalled, GateError, Outcome, QueueError, UpstreamFailed
-from llmgate.protocols.surface import ModelRequest, Opening, Surface
+from llmgate.errors import ClientStalled, GateError, Outcome, UpstreamFailed
+from llmgate.protocols.speech import is_no_such_path
+from llmgate.protocols.surface import ModelRequest, Surface
+from llmgate.protocols.translate.request import Options
+from llmgate.protocols.way import Way
+from llmgate.protocols.ways import may_be_learnt, way_of
 from llmgate.server import identity
 from llmgate.server.asgi import (
     CONNECTION,
-    JSON,
     ClientLeft,
     Connection,
-    Header,
     Headers,
     headers_of,
     new_request_id,
     peer_of,
     read_body,
 )
-from llmgate.server.heartbeat import Heartbeat
 from llmgate.server.listener import Listener
 from llmgate.server.outcome import outcome_of
 from llmgate.server.relay import Relay
-from llmgate.server.reply import Reply, nothing
+from llmgate.server.reply import Reply
 from llmgate.server.services import Services
+from llmgate.server.voice import Voice
 from llmgate.server.whole import Whole
-from llmgate.server.wishes import Wishes, manner_of, read_wishes
+from llmgate.server.wishes import Wishes, read_wishes
 from llmgate.upstreams.answer import Answer, Done
-from llmgate.upstreams.upstream import returned_headers
+from llmgate.upstreams.upstream import Call, returned_headers
 
 logger = logging.getLogger("llmgate")
 
@@ -52,8 +53,8 @@ LARGEST_ERROR = 1024 * 1024
 GRACE_SECONDS = 0.25
 """How long the upstream may take to end a message after the end of the stream in it, when nobody listens any more."""
 
-STREAM_HEADERS: tuple[Header, ...] = ((b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no"))
-"""X-Accel-Buffering: nginx would hold frames back otherwise."""
+NO_SUCH_PATH = (404, 405, 501)
+"""An answer with another status is never about the path: see protocols.speech."""
 
 _INTERNAL = "llmgate: an internal error, see the log of llmgate (INTERNAL)"
 
@@ -63,13 +64,12 @@ class Exchange:
 
     __slots__ = (
         "_answer_status",
-        "_arrival",
         "_connection",
+        "_forced",
         "_grace",
         "_headers",
-        "_heartbeat",
         "_id",
-        "_opening",
+        "_keeps_slot",
         "_outcome",
         "_path",
         "_place",
@@ -83,40 +83,44 @@ class Exchange:
         "_stopped_by",
         "_surface",
         "_task",
-        "_told",
-        "_upstream_name",
+        "_voice",
         "_whole",
         "_wishes",
     )
 
     def __init__(
-        self, services: Services, surface: Surface, path: str, scope: Scope, receive: Receive, send: Send
+        self,
+        services: Services,
+        surface: Surface,
+        path: str,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        *,
+        upstream: str = "",
     ) -> None:
-        """`path` is the surface's own, without our prefix."""
+        """`path` is the surface's own, without our prefix; `upstream` serves it whatever its model, "": the routes say
+        which."""
         self._services = services
         self._surface = surface
         self._path = path
         self._query: bytes = scope["query_string"]
+        self._forced = upstream
         self._scope = scope
         self._receive = receive
         self._headers: Headers = headers_of(scope)
         self._connection: Connection | None = scope.get("extensions", {}).get(CONNECTION)
         self._reply = Reply(send, services.settings.server.client_stall_timeout, self._connection)
         self._id = new_request_id()
+        self._voice = Voice(services, surface, self._reply, self._headers, self._id)
         self._wishes = Wishes()
-        self._opening: Opening | None = None
-        """Of a stream that is told of its wait; None: nothing of ours is sent before the answer."""
-        self._upstream_name = ""
-        self._arrival: list[Header] = []
-        """Position and depth when it came, where it had to wait."""
-        self._told: int | None = None
-        """The position that was told last."""
         self._release_timeout = 0.0
         self._place: Place | None = None
+        self._keeps_slot = False
+        """The call that is about to end taught that the request must be asked in another way."""
         self._relay: Relay | None = None
         self._whole: Whole | None = None
         self._answer_status = 0
-        self._heartbeat: Heartbeat | None = None
         self._grace: asyncio.TimerHandle | None = None
         """The upstream may still end the message of a client that left with all of it."""
         self._outcome: Outcome | None = None
@@ -130,7 +134,7 @@ class Exchange:
         """The whole of it. Raises nothing but foreign cancellation."""
         try:
             request = await self._read()
-            route = self._services.routes.find(request.model)
+            route = self._route(request.model)
         except ClientLeft:
             return
         except GateError as error:
@@ -144,7 +148,7 @@ class Exchange:
                 await self._serve(request, route)
         finally:
             self._services.running.discard(self)
-            self._stop_heartbeat()
+            self._voice.hush()
             if self._grace is not None:
                 self._grace.cancel()
 
@@ -169,87 +173,87 @@ class Exchange:
 
     async def _wait_and_run(self, request: ModelRequest, route: Route) -> None:
         settings = self._services.settings.upstreams[route.upstream]
-        self._upstream_name = route.upstream
+        self._voice.upstream = route.upstream
         self._release_timeout = settings.release_timeout
-        caller = self._caller(request)
+        find_way = self._ways(request, route, settings)
+        way = find_way()
         self._reply.on_stalled = self._client_stalled
         max_wait = self._max_wait(settings, stream=request.stream)
-        async with self._services.admission.enter(route.upstream, caller, max_wait=max_wait) as place:
+        async with self._services.admission.enter(route.upstream, self._caller(request), max_wait=max_wait) as place:
             self._place = place
-            if request.stream:
-                self._prepare_stream(request.model)
-            position = place.position()
-            if position is not None:
-                self._arrival = [
-                    (b"llmgate-position", b"%d" % position.position),
-                    (b"llmgate-depth", b"%d" % position.depth),
-                ]
-                await self._wait(place)
-            body = request.body if route.model == request.model else self._surface.with_model(request.body, route.model)
-            await self._run(place, body, stream=request.stream)
+            self._voice.take_place(place, model=request.model, streams=request.stream, wish=self._wishes.queue_events)
+            await self._wait(place)
+            await self._run(place, way, find_way, stream=request.stream)
+
+    def _ways(self, request: ModelRequest, route: Route, settings: UpstreamSettings) -> Callable[[], Way]:
+        """Finds the way of this request, by what is known of the server when it is called."""
+        speech = self._services.upstreams[route.upstream].speech
+        options = Options(
+            model=route.model, reasoning_history=settings.reasoning_history, server_tools=settings.server_tools
+        )
+        return lambda: way_of(self._surface, self._path, request, speech, options, self._id)
 
     async def _wait(self, place: Place) -> None:
-        """Until the slot is there."""
+        """Until the slot is there; meanwhile the client is told where it stands."""
         try:
-            await self._wait_and_tell(place)
+            await self._voice.tell_wait(place)
         except asyncio.CancelledError:
             if self._stopped_by is not None and self._outcome != "client_gone":
                 place.leave(self._stopped_by.outcome)  # its block would take it for a client that left
             raise
 
-    async def _wait_and_tell(self, place: Place) -> None:
-        """Meanwhile the client is told where it stands."""
-        if self._opening is None:
-            await place.wait_admitted()
+    async def _run(self, place: Place, way: Way, find_way: Callable[[], Way], *, stream: bool) -> None:
+        """The slot is there: asks the upstream, and once more in another way where it does not know this one."""
+        speech = self._services.upstreams[self._voice.upstream].speech
+        if way.path == self._path and speech.speaks(way.path) is False:
+            way = find_way()  # that was learnt while it waited
+        if await self._ask(place, way, stream=stream, learns=may_be_learnt(way.path, speech)):
             return
-        self._reply.on_writable = lambda: self._tell(place.position())
-        async for position in place.positions():
-            if not self._reply.started:
-                self._open_stream([])
-            self._tell(position)
-        self._reply.on_writable = nothing
+        speech.messages = False
+        await self._ask(place, find_way(), stream=stream, learns=False)
 
-    def _tell(self, position: Position | None) -> None:
-        """A slow client is told the newest when it has caught up: its slot does not wait for that."""
-        if position is None or position.position == self._told or self._reply.blocked or self._opening is None:
-            return
-        self._told = position.position
-        self._reply.write(self._surface.queue_frame(position, self._opening))
-
-    async def _run(self, place: Place, body: bytes, *, stream: bool) -> None:
-        """The slot is there: asks the upstream and passes on what it says."""
-        upstream = self._services.upstreams[self._upstream_name]
-        target = self._path.encode("ascii") + (b"?" + self._query if self._query else b"")
-        call = upstream.call(b"POST", target, self._headers, body, self._upstream_done, request_id=self._id)
+    async def _ask(self, place: Place, way: Way, *, stream: bool, learns: bool) -> bool:
+        """False where the upstream does not know the path, and `learns`; then the slot is still there."""
+        self._answer_status = 0
+        call = self._call(way)
         place.hand_over()
         async with call as answer:
             self._answer_status = answer.status
             try:
-                await self._pass(answer, stream=stream)
+                if learns and answer.status in NO_SUCH_PATH:
+                    return await self._pass_refusal(answer)
+                await self._pass(answer, way, stream=stream)
             except GateError as error:
                 self._outcome = self._outcome or error.outcome  # before the call is closed, which asks for it
                 raise
+        return True
 
-    async def _pass(self, answer: Answer, *, stream: bool) -> None:
+    def _call(self, way: Way) -> Call:
+        target = way.path.encode("ascii") + (b"?" + self._query if self._query and way.keeps_query else b"")
+        headers = way.headers(self._headers)
+        upstream = self._services.upstreams[self._voice.upstream]
+        return upstream.call(b"POST", target, headers, way.body, self._upstream_done, request_id=self._id)
+
+    async def _pass(self, answer: Answer, way: Way, *, stream: bool) -> None:
         _check_coding(answer)
-        if answer.status < 300 and stream and self._surface.is_stream(_content_type(answer)):
-            await self._pass_stream(answer)
+        if answer.status < 300 and stream and way.is_stream(_content_type(answer)):
+            await self._pass_stream(answer, way)
             return
-        self._stop_heartbeat()
+        self._voice.hush()
         if answer.status >= 400:
-            await self._pass_error(answer)
+            self._tell_upstream_error(answer, await answer.read(LARGEST_ERROR))
         elif answer.status >= 300:
             raise UpstreamFailed("llmgate: the upstream redirects, which is not followed (UPSTREAM_ERROR)")
         else:
-            await self._pass_whole(answer)
+            await self._pass_whole(answer, way, stream=stream)
 
-    async def _pass_stream(self, answer: Answer) -> None:
-        watch = self._surface.watch()
+    async def _pass_stream(self, answer: Answer, way: Way) -> None:
+        watch = way.watch()
         watch.opened = self._reply.started
         if not self._reply.started:
-            self._open_stream(returned_headers(answer))
+            self._voice.open_stream(returned_headers(answer))
         record = self._services.ledger.record(self._id)
-        self._relay = relay = Relay(answer, self._reply, watch, record, self._stop_heartbeat)
+        self._relay = relay = Relay(answer, self._reply, watch, record, self._voice.hush)
         answer.start(relay)
         error = await relay.wait_over()
         if not self._reply.finished:
@@ -257,29 +261,42 @@ class Exchange:
                 "llmgate: the upstream ended its stream before the answer was complete (UPSTREAM_ERROR)"
             )
 
-    async def _pass_whole(self, answer: Answer) -> None:
-        if self._reply.started:
+    async def _pass_whole(self, answer: Answer, way: Way, *, stream: bool) -> None:
+        as_stream = way.as_stream if stream else None
+        if stream and self._reply.started and as_stream is None:
             raise UpstreamFailed("llmgate: the upstream answered a streaming request without a stream (UPSTREAM_ERROR)")
-        self._whole = whole = Whole(answer, LARGEST_ANSWER)
+        self._whole = whole = Whole(answer, LARGEST_ANSWER, as_stream or way.whole)
         answer.start(whole)
         body = await whole.wait_body()
-        self._reply.answer(answer.status, [*returned_headers(answer), *self._own_headers()], body)
-
-    async def _pass_error(self, answer: Answer) -> None:
-        """The upstream's own error: with its status while there is none yet, as an error event on an open stream."""
-        body = await answer.read(LARGEST_ERROR)
-        if self._reply.started:
-            self._reply.finish(self._surface.upstream_error_frame(answer.status, body, self._id))
+        if as_stream is None:
+            self._voice.answer(answer.status, returned_headers(answer), body)
             return
-        status, body = self._surface.upstream_error_body(answer.status, body, self._id)
-        headers = [(name, value) for name, value in returned_headers(answer) if name != b"content-type"]
-        self._reply.answer(status, [JSON, *headers, *self._own_headers()], body)
+        if not self._reply.started:
+            self._voice.open_stream([])
+        self._reply.finish(body)
+
+    async def _pass_refusal(self, answer: Answer) -> bool:
+        """An answer that may say that the server does not know the path; if it says something else it is passed on."""
+        self._keeps_slot = True
+        body = await answer.read(LARGEST_ERROR)
+        if is_no_such_path(answer.status, body):
+            return False
+        self._voice.hush()
+        self._tell_upstream_error(answer, body)
+        return True
+
+    def _tell_upstream_error(self, answer: Answer, body: bytes) -> None:
+        self._voice.tell_upstream_error(answer.status, returned_headers(answer), body)
 
     # ---- the slot
 
     def _upstream_done(self, done: Done, error: GateError | None) -> None:
         """The transport knows what became of the call: the slot is free, or drains."""
         if self._place is None:
+            return
+        if self._keeps_slot and done is Done.ENDED:
+            self._keeps_slot = False
+            self._place.take_back()
             return
         outcome = outcome_of(
             done,
@@ -332,12 +349,12 @@ class Exchange:
             self._stopped_by, self._outcome = error, outcome
             self._task.cancel()
 
-    # ---- answers of our own
+    # ---- the client's end
 
     def _fail(self, error: GateError) -> None:
-        """As status and body before the stream is open, as an error event after it."""
+        """Tells the client, where it can still be told."""
         self._outcome = self._outcome or error.outcome
-        self._stop_heartbeat()
+        self._voice.hush()
         inside_event = self._relay is not None and self._relay.watch.inside_event
         if inside_event or isinstance(error, (_ClientGone, ClientStalled)):
             self._give_up_client()
@@ -345,72 +362,14 @@ class Exchange:
             return
         elif self._relay is not None and self._relay.is_told:
             self._relay.finish()
-        elif self._reply.started:
-            client = identity.client_of(self._headers)
-            self._reply.finish(self._surface.error_frame(error, self._id, client))
         else:
-            headers = [JSON, *self._own_headers(), *self._error_headers(error)]
-            self._reply.answer(error.status, headers, self._surface.error_body(error, self._id))
+            self._voice.tell_error(error)
 
     def _give_up_client(self) -> None:
         """No more can be said on this connection: it is closed at once, so that nothing on it looks complete."""
         self._reply.stop()
         if self._connection is not None:
             self._connection.abort()
-
-    def _error_headers(self, error: GateError) -> list[Header]:
-        headers = [(b"llmgate-code", error.code.encode("ascii"))]
-        if isinstance(error, (BodyTooLarge, BodyTimeout)):
-            headers.append((b"connection", b"close"))  # the rest of its body is not read
-        if isinstance(error, QueueError):
-            headers += [(b"x-should-retry", b"false"), (b"retry-after", b"%d" % self._retry_after())]
-            if not self._arrival:
-                headers.append((b"llmgate-depth", b"%d" % error.depth))
-            if error.limit is not None:
-                headers.append((b"llmgate-limit", b"%d" % error.limit))
-        return headers
-
-    def _retry_after(self) -> int:
-        """Seconds until a slot falls free about now: the median run shared by the slots, within 1 and the setting."""
-        settings = self._services.settings
-        median = self._services.ledger.figures(self._upstream_name).median_run()
-        slots = self._services.admission.gate(self._upstream_name).limits.max_concurrent or 1
-        return round(min(max(1.0, median / slots), settings.waiting.retry_after_max))
-
-    def _own_headers(self) -> list[Header]:
-        headers = [(b"llmgate-request-id", self._id.encode("ascii"))]
-        if self._upstream_name:
-            headers.append((b"llmgate-upstream", self._upstream_name.encode("ascii")))
-        if self._place is not None and self._arrival and self._place.position() is None:
-            headers.append((b"llmgate-queued-ms", b"%d" % round(self._place.waited * 1000)))
-        return headers + self._arrival
-
-    def _open_stream(self, headers: list[Header]) -> None:
-        own = [*self._own_headers(), *STREAM_HEADERS]
-        if not any(name == b"content-type" for name, _ in headers):
-            own.append((b"content-type", self._surface.stream_type))
-        self._reply.start(200, [*headers, *own])
-
-    def _prepare_stream(self, model: str) -> None:
-        """Decides what its client is told before the answer begins, and starts the heartbeat."""
-        waiting = self._services.settings.waiting
-        keepalive = waiting.openai_keepalive if self._surface.follows_keepalive else None
-        manner = manner_of(self._wishes.queue_events, keepalive)
-        if manner is not None:
-            self._opening = Opening(request_id=self._id, model=model, at=datetime.now(UTC), manner=manner)
-            self._heartbeat = Heartbeat(waiting.heartbeat, lambda: self._reply.last_write, self._beat)
-            self._heartbeat.start()
-
-    def _stop_heartbeat(self) -> None:
-        if self._heartbeat is not None:
-            self._heartbeat.stop()
-
-    def _beat(self) -> None:
-        if self._reply.blocked or self._reply.finished or self._place is None or self._opening is None:
-            return
-        if not self._reply.started:
-            self._open_stream([])
-        self._reply.write(self._surface.heartbeat(self._place.position(), self._opening))
 
     # ---- the request
 
@@ -419,6 +378,9 @@ class Exchange:
         body = await read_body(self._headers, self._receive, server.max_body, server.body_timeout)
         self._wishes = read_wishes(self._headers)
         return self._surface.read_request(body)
+
+    def _route(self, model: str) -> Route:
+        return Route(self._forced, model) if self._forced else self._services.routes.find(model)
 
     def _max_wait(self, settings: UpstreamSettings, *, stream: bool) -> float | None:
         limits = (self._wishes.max_wait, None if stream else settings.nonstream_queue_timeout)

@@ -14,6 +14,7 @@ from llmgate.admission.local import LocalAdmission, LocalPlace, Positions
 from llmgate.core.routing import Routes
 from llmgate.errors import UpstreamFailed
 from llmgate.protocols.anthropic import MessagesSurface, MessagesWatch
+from llmgate.protocols.way import Direct
 from llmgate.server import exchange, identity
 from llmgate.server.listener import Listener
 from llmgate.server.relay import Relay
@@ -28,6 +29,7 @@ HOOKS: list[tuple[Any, str]] = [
     (exchange, "read_wishes"),
     (exchange, "peer_of"),
     (exchange, "returned_headers"),
+    (exchange, "way_of"),
     (identity, "client_of"),
     (identity, "session_of"),
     (Routes, "find"),
@@ -40,6 +42,7 @@ HOOKS: list[tuple[Any, str]] = [
     (LocalPlace, "wait_for_news"),
     (LocalPlace, "hand_over"),
     (Positions, "__anext__"),
+    (Direct, "headers"),
     (Upstream, "call"),
     (WireAnswer, "wait_head"),
     (WireAnswer, "start"),

@@ -16,29 +16,46 @@ class FakeAnswer:
         self.closed_by = error
 
 
+def read(body: bytes) -> bytes:
+    """Only digits are an answer, and 0 is a fault of ours."""
+    if not body.isdigit():
+        raise UpstreamFailed("no digits")
+    return b"%d" % (100 // int(body))
+
+
 def whole(limit: int = 100) -> tuple[Whole, FakeAnswer]:
     answer = FakeAnswer()
-    return Whole(answer, limit), answer  # type: ignore[arg-type]
+    return Whole(answer, limit, read), answer  # type: ignore[arg-type]
 
 
-async def test_pieces_become_one_document() -> None:
+async def test_pieces_become_what_is_read_in_them() -> None:
     sink, _ = whole()
-    sink.feed(b'{"a"')
-    sink.feed(b":1}")
+    sink.feed(b"2")
+    sink.feed(b"0")
     assert sink.take_end()
     sink.end(None)
-    assert await sink.wait_body() == b'{"a":1}'
+    assert await sink.wait_body() == b"5"
 
 
-@pytest.mark.parametrize("pieces", [[], [b'{"a":'], [b"data: {}\n\n"], [b"{}{}"], [b"\xff"], [b"[" * 100]])
-async def test_what_is_no_document_is_an_error(pieces: list[bytes]) -> None:
+@pytest.mark.parametrize("pieces", [[], [b"2", b"x"]])
+async def test_what_cannot_be_read_is_an_error(pieces: list[bytes]) -> None:
     sink, _ = whole()
     for piece in pieces:
         sink.feed(piece)
     assert not sink.take_end()
     sink.end(None)
-    with pytest.raises(UpstreamFailed, match="no JSON document"):
+    with pytest.raises(UpstreamFailed, match="no digits"):
         await sink.wait_body()
+
+
+async def test_a_fault_of_ours_is_logged_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    sink, _ = whole()
+    sink.feed(b"0")
+    assert not sink.take_end()
+    sink.end(None)
+    with pytest.raises(GateError, match=r"see the log of llmgate \(INTERNAL\)"):
+        await sink.wait_body()
+    assert "could not be passed on" in caplog.text
 
 
 async def test_what_broke_it_off_is_raised() -> None:

@@ -127,7 +127,8 @@ class MessageStream:
         self._usage.read(document.get("usage"))
         if choice := first_choice(document):
             self._usage.read(choice.get("usage"))  # Moonshot
-            if isinstance(delta := choice.get("delta"), dict):
+            delta = choice.get("delta") or choice.get("message")  # some servers send all they have in one chunk
+            if isinstance(delta, dict):
                 self._read_delta(delta, out)
             self._finish.read(choice)
 
