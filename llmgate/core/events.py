@@ -5,7 +5,7 @@ gate with `Tally` gives its statistics (a tested property). Times are seconds on
 """
 
 import enum
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import msgspec
 
@@ -25,8 +25,14 @@ class Mode(enum.Enum):
     """Takes nobody new."""
 
 
+Alarm = Literal["stalled", "draining", "hidden_wait", "mismatch"]
+"""stalled: at capacity, somebody waits, no slot falls free. draining: the server is still busy with a request that is
+over. hidden_wait: the server makes a request wait that has a slot here. mismatch: the server has fewer slots than
+max_concurrent."""
+
+
 class Limits(msgspec.Struct, frozen=True):
-    """The three limits of an upstream."""
+    """The limits of an upstream."""
 
     max_concurrent: int = 1
     """Requests in flight at once; 0 = not gated."""
@@ -34,6 +40,8 @@ class Limits(msgspec.Struct, frozen=True):
     """Requests that may wait; None = no limit, 0 = refuse at once when busy."""
     queue_timeout: float | None = None
     """Longest wait in seconds; None = for ever."""
+    stall_alarm: float | None = None
+    """Seconds without a slot falling free, while somebody waits for one, after which that is alarming; None = never."""
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -64,6 +72,8 @@ class Admitted(TicketEvent, frozen=True):
 
     queued: bool
     waited: float
+    endpoint: str = ""
+    """Which server takes it."""
 
 
 class Drained(TicketEvent, frozen=True):
@@ -132,6 +142,29 @@ class ModeChanged(Event, frozen=True):
     new: Mode
 
 
+class EndpointChanged(Event, frozen=True):
+    """A server is down or back, or its own limit is another."""
+
+    endpoint: str
+    up: bool
+    max_concurrent: int
+    """0 = no bound of its own."""
+    reason: str = ""
+    """Why it is down, for a person."""
+
+
+class AlarmRaised(Event, frozen=True):
+    """Settings and reality differ, or something does not move. It lasts until AlarmCleared."""
+
+    alarm: Alarm
+    text: str
+    """For a person, without the upstream's name."""
+
+
+class AlarmCleared(Event, frozen=True):
+    alarm: Alarm
+
+
 class GateStatistics(msgspec.Struct, frozen=True):
     """A gate at one moment. Counts are since it was made."""
 
@@ -144,17 +177,30 @@ class GateStatistics(msgspec.Struct, frozen=True):
     """How many had to wait, refused ones left out."""
     admitted: int
     outcomes: dict[Outcome, int]
+    alarms: dict[Alarm, str] = {}
+    """Those that last, with their texts."""
 
 
 class Tally:
     """Folds the events of one gate into its statistics."""
 
-    __slots__ = ("_admitted", "_draining", "_limits", "_mode", "_outcomes", "_queued", "_running", "_waiting")
+    __slots__ = (
+        "_admitted",
+        "_alarms",
+        "_draining",
+        "_limits",
+        "_mode",
+        "_outcomes",
+        "_queued",
+        "_running",
+        "_waiting",
+    )
 
     def __init__(self, limits: Limits) -> None:
         self._limits, self._mode = limits, Mode.OPEN
         self._waiting = self._running = self._draining = self._queued = self._admitted = 0
         self._outcomes: dict[Outcome, int] = {}
+        self._alarms: dict[Alarm, str] = {}
 
     def apply(self, event: Event) -> None:
         """Takes in one event; they must come in the order of their numbers."""
@@ -184,10 +230,26 @@ class Tally:
                 self._running -= 1
                 self._waiting += 1
                 self._admitted -= 1
+            case _:
+                self._apply_change(event)
+
+    def _apply_change(self, event: Event) -> None:
+        match event:
             case LimitsChanged(new=limits):
                 self._limits = limits
             case ModeChanged(new=mode):
                 self._mode = mode
+            case AlarmRaised(alarm=alarm, text=text):
+                self._alarms[alarm] = text
+            case AlarmCleared(alarm=alarm):
+                del self._alarms[alarm]
+            case _:
+                pass
+
+    @property
+    def alarms(self) -> dict[Alarm, str]:
+        """Those that last; only to be looked at."""
+        return self._alarms
 
     def _count(self, outcome: Outcome) -> None:
         self._outcomes[outcome] = self._outcomes.get(outcome, 0) + 1
@@ -203,4 +265,5 @@ class Tally:
             queued=self._queued,
             admitted=self._admitted,
             outcomes=dict(self._outcomes),
+            alarms=dict(self._alarms),
         )

@@ -6,22 +6,26 @@ What holds after every public call, whatever was called before:
   call, and gives a freed slot to the head of the line, so a newcomer never overtakes;
 - a ticket leaves each state once: `leave` is the one way out, idempotent, and whoever comes second changes nothing;
 - nobody is admitted whose deadline has passed: what is due is handled before anything else in every call;
-- each change is one numbered event, and the events fold to the statistics.
+- each change is one numbered event, and the events fold to the statistics;
+- whoever runs or drains is counted at one endpoint, which had room and was up when it was admitted.
 
 Pure: it takes `now` (seconds, monotonic), it calls nobody, it keeps facts until `take_events()` fetches them.
 """
 
 import enum
-import heapq
-from collections.abc import Iterator
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping
 
 from llmgate.core.caller import Caller
+from llmgate.core.endpoints import Endpoints, EndpointStatistics
 from llmgate.core.events import (
     Abandoned,
     Admitted,
+    Alarm,
+    AlarmCleared,
+    AlarmRaised,
     Dismissed,
     Drained,
+    EndpointChanged,
     Event,
     Expired,
     GateStatistics,
@@ -37,13 +41,9 @@ from llmgate.core.events import (
     Tally,
 )
 from llmgate.core.line import Line, Position
+from llmgate.core.timers import Timer, Timers
 from llmgate.errors import Outcome, QueueFull
 from llmgate.errors import Refused as RefusedError
-
-_Timer: TypeAlias = "tuple[float, int, Ticket]"
-"""When, a serial number that keeps equal times in order, and whom it ends."""
-
-_DEAD_TIMERS_KEPT = 64
 
 
 class State(enum.Enum):
@@ -57,7 +57,7 @@ class State(enum.Enum):
 class Ticket:
     """One request's place at one gate, from arrival until all it stood for is given back. Only its gate writes it."""
 
-    __slots__ = ("admitted_at", "caller", "deadline", "entered_at", "number", "order", "state", "timer")
+    __slots__ = ("admitted_at", "caller", "deadline", "endpoint", "entered_at", "number", "order", "state", "timer")
 
     def __init__(self, number: int, caller: Caller, now: float) -> None:
         self.number = number
@@ -67,7 +67,9 @@ class Ticket:
         self.admitted_at: float | None = None
         self.deadline: float | None = None
         """When its wait ends, should it have to wait; None = it may wait for ever."""
-        self.timer: _Timer | None = None
+        self.endpoint = ""
+        """The server that it was sent to last."""
+        self.timer: Timer | None = None
         """The one live entry in its gate's timers: the end of the wait, or of draining."""
         self.state = State.RUNNING
 
@@ -78,21 +80,26 @@ class Ticket:
 class Gate:
     """The queue of one upstream."""
 
-    def __init__(self, upstream: str, limits: Limits) -> None:
+    def __init__(
+        self, upstream: str, limits: Limits, endpoints: Mapping[str, int] | None = None, *, holds: bool = True
+    ) -> None:
+        """`endpoints`: how many requests each server takes at once, by its name (0: as many as max_concurrent says);
+        None: there is one, called as the upstream. `holds`: while all are down everybody waits, else all are tried."""
         self.upstream = upstream
+        self._endpoints = Endpoints({upstream: 0} if endpoints is None else endpoints, holds=holds)
         self._limits = limits
         self._tally = Tally(limits)
         self._line: Line[Ticket] = Line()
         self._in_flight = 0
-        self._paused = self._held = self._closed = False
+        self._paused = self._closed = self._dismisses = False
+        self._stuck_since: float | None = None
+        """Since when somebody waits and no slot fell free; None: nobody waits for a slot."""
         self._mode = Mode.OPEN
         self._tickets = 0
         self._first_order = 0
         self._events: list[Event] = []
         self._event_count = 0
-        self._timers: list[_Timer] = []
-        self._timer_count = 0
-        self._dead_timers = 0
+        self._timers: Timers[Ticket] = Timers()
 
     # ---- one request
 
@@ -138,7 +145,7 @@ class Gate:
         elif ticket.state is State.RUNNING:
             ticket.state = State.DRAINING
             self._note(Drained(*self._about(ticket, now), outcome, self._ran(ticket, now)))
-            self._set_timer(ticket, release_at)
+            self._timers.set(ticket, release_at)
             self._handle_due(now)
         self._settle(now)
 
@@ -147,11 +154,14 @@ class Gate:
         self._handle_due(now)
         if ticket.state is State.RUNNING:
             self._in_flight -= 1
+            self._endpoints.give_back(ticket.endpoint)
             ticket.state, ticket.admitted_at = State.WAITING, None
             self._stand_by_order(ticket)
             self._note(Requeued(*self._about(ticket, now), ticket.order))
-            self._set_timer(ticket, ticket.deadline)
+            self._timers.set(ticket, ticket.deadline)
             self._handle_due(now)
+            if self._dismisses and ticket.state is State.WAITING:
+                self._leave_line(ticket, now, "refused")
         self._settle(now)
 
     def move_to_front(self, ticket: Ticket, now: float) -> None:
@@ -182,17 +192,48 @@ class Gate:
         self._change_mode(now)
         self._settle(now)
 
-    def set_held(self, held: bool, now: float) -> None:
-        """The upstream is down, or back. Independent of a pause: either keeps everybody waiting."""
+    def set_endpoint(
+        self,
+        name: str,
+        now: float,
+        *,
+        up: bool | None = None,
+        max_concurrent: int | None = None,
+        reason: str = "",
+    ) -> None:
+        """A server is down (`reason` says why) or back, or has another limit of its own.
+
+        While all are down the gate is held, unless it was made not to be. Independent of a pause: either keeps
+        everybody waiting.
+        """
         self._handle_due(now)
-        self._held = held
-        self._change_mode(now)
+        changed = up is not None and self._endpoints.set_up(name, up)
+        if max_concurrent is not None:
+            changed = self._endpoints.set_cap(name, max_concurrent) or changed
+        if changed:
+            told = self._endpoints.statistics()[name]
+            self._note(EndpointChanged(self._next(), now, self.upstream, name, told.up, told.max_concurrent, reason))
+            self._change_mode(now)
+        self._settle(now)
+
+    def raise_alarm(self, alarm: Alarm, text: str, now: float) -> None:
+        """It lasts until `clear_alarm`; another text replaces the old one without a word."""
+        self._handle_due(now)
+        if alarm not in self._tally.alarms:
+            self._note(AlarmRaised(self._next(), now, self.upstream, alarm, text))
+        self._settle(now)
+
+    def clear_alarm(self, alarm: Alarm, now: float) -> None:
+        """Nothing happens where it is not raised."""
+        self._handle_due(now)
+        self._clear_alarm(alarm, now)
         self._settle(now)
 
     def close(self, now: float, *, dismiss: bool) -> None:
         """Takes nobody new; who waits is dismissed (outcome refused), or served to the end."""
         self._handle_due(now)
         self._closed = True
+        self._dismisses = self._dismisses or dismiss
         self._change_mode(now)
         while dismiss and self._line:
             self._leave_line(self._line.head(), now, "refused")
@@ -205,10 +246,8 @@ class Gate:
 
     def next_deadline(self) -> float | None:
         """When `handle_timer` must be called next; None = not until something else happens."""
-        while self._timers and self._is_dead(self._timers[0]):
-            heapq.heappop(self._timers)
-            self._dead_timers -= 1
-        return self._timers[0][0] if self._timers else None
+        dues = (self._timers.next(), self._stall_due())
+        return min((due for due in dues if due is not None), default=None)
 
     def take_events(self) -> list[Event]:
         """What happened since the last call, in order."""
@@ -230,16 +269,26 @@ class Gate:
         """How many wait."""
         return len(self._line)
 
+    @property
+    def holds(self) -> bool:
+        """Whether everybody waits while all servers are down."""
+        return self._endpoints.holds
+
     def statistics(self) -> GateStatistics:
         """The gate at this moment."""
         return self._tally.statistics()
+
+    def endpoints(self) -> dict[str, EndpointStatistics]:
+        """Its servers at this moment, in the order of the settings."""
+        return self._endpoints.statistics()
 
     def position(self, ticket: Ticket, now: float) -> Position | None:
         """Where a ticket stands; None when it does not wait. O(log n)."""
         if ticket.state is not State.WAITING:
             return None
         waited_ms = int((now - ticket.entered_at) * 1000)
-        return Position(self._line.position(ticket), len(self._line), waited_ms)
+        state = "upstream_down" if self._endpoints.held else ""
+        return Position(self._line.position(ticket), len(self._line), waited_ms, state=state)
 
     def waiting(self) -> Iterator[Ticket]:
         """Those who wait, in dispatch order. Nothing may be called on the gate meanwhile."""
@@ -248,23 +297,30 @@ class Gate:
     # ---- inside
 
     def _may_admit(self) -> bool:
-        if self._paused or self._held:
+        if self._paused or self._endpoints.held:
             return False
         cap = self._limits.max_concurrent
-        return cap == 0 or self._in_flight < cap
+        return (cap == 0 or self._in_flight < cap) and self._endpoints.has_room()
 
     def _settle(self, now: float) -> None:
         while self._line and self._may_admit():
             ticket = self._line.head()
             self._line.remove(ticket)
-            self._drop_timer(ticket)
+            self._timers.drop(ticket)
             self._admit(ticket, now, queued=True)
+        if self._line:
+            self._watch_for_a_stall(now)
+        elif self._stuck_since is not None:
+            self._end_stall(now)
 
     def _admit(self, ticket: Ticket, now: float, *, queued: bool) -> None:
         self._in_flight += 1
+        session = ticket.caller.session
+        ticket.endpoint = self._endpoints.choose(session)
+        self._endpoints.take(ticket.endpoint, session)
         ticket.state, ticket.admitted_at = State.RUNNING, now
         waited = now - ticket.entered_at
-        self._note(Admitted(*self._about(ticket, now), queued, waited))
+        self._note(Admitted(*self._about(ticket, now), queued, waited, ticket.endpoint))
 
     def _queue(self, ticket: Ticket, now: float, max_wait: float | None) -> None:
         limit = self._limits.max_queued
@@ -277,7 +333,7 @@ class Gate:
         self._line.append(ticket)
         about = self._about(ticket, now)
         self._note(Queued(*about, len(self._line), ticket.order, ticket.deadline))
-        self._set_timer(ticket, ticket.deadline)
+        self._timers.set(ticket, ticket.deadline)
 
     def _deadline(self, now: float, max_wait: float | None) -> float | None:
         waits = [wait for wait in (self._limits.queue_timeout, max_wait) if wait is not None]
@@ -288,7 +344,7 @@ class Gate:
 
     def _leave_line(self, ticket: Ticket, now: float, outcome: Outcome) -> None:
         self._line.remove(ticket)
-        self._drop_timer(ticket)
+        self._timers.drop(ticket)
         ticket.state = State.GONE
         waited = now - ticket.entered_at
         about = self._about(ticket, now)
@@ -300,9 +356,11 @@ class Gate:
             self._note(Dismissed(*about, outcome, waited))
 
     def _release(self, ticket: Ticket, now: float, outcome: Outcome | None) -> None:
-        self._drop_timer(ticket)
+        self._timers.drop(ticket)
         ticket.state = State.GONE
         self._in_flight -= 1
+        self._endpoints.give_back(ticket.endpoint)
+        self._end_stall(now)
         self._note(Released(*self._about(ticket, now), outcome, self._ran(ticket, now)))
 
     def _stand_by_order(self, ticket: Ticket) -> None:
@@ -321,7 +379,7 @@ class Gate:
         elif self._paused:
             mode = Mode.PAUSED
         else:
-            mode = Mode.HELD if self._held else Mode.OPEN
+            mode = Mode.HELD if self._endpoints.held else Mode.OPEN
         if mode is not self._mode:
             old, self._mode = self._mode, mode
             self._note(ModeChanged(self._next(), now, self.upstream, old, mode))
@@ -341,41 +399,37 @@ class Gate:
         self._tally.apply(event)
         self._events.append(event)
 
-    # ---- timers: a heap in which those who left are struck out later
+    # ---- the alarm of a queue that does not move
+
+    def _watch_for_a_stall(self, now: float) -> None:
+        """Somebody waits. Arrivals do not begin it anew, only a slot that falls free does."""
+        if self._paused or self._endpoints.held:
+            self._end_stall(now)
+        elif self._stuck_since is None:
+            self._stuck_since = now
+
+    def _stall_due(self) -> float | None:
+        if self._stuck_since is None or self._limits.stall_alarm is None or "stalled" in self._tally.alarms:
+            return None
+        return self._stuck_since + self._limits.stall_alarm
+
+    def _end_stall(self, now: float) -> None:
+        self._stuck_since = None
+        self._clear_alarm("stalled", now)
+
+    def _clear_alarm(self, alarm: Alarm, now: float) -> None:
+        if alarm in self._tally.alarms:
+            self._note(AlarmCleared(self._next(), now, self.upstream, alarm))
+
+    # ---- what is due
 
     def _handle_due(self, now: float) -> None:
-        while self._timers and self._timers[0][0] <= now:
-            entry = heapq.heappop(self._timers)
-            if self._is_dead(entry):
-                self._dead_timers -= 1
-                continue
-            ticket = entry[2]
-            ticket.timer = None
+        while (ticket := self._timers.take_due(now)) is not None:
             if ticket.state is State.WAITING:
                 self._leave_line(ticket, now, "queue_timeout")
             else:
                 self._release(ticket, now, None)
-            self._strike_out_dead_timers()
-
-    def _set_timer(self, ticket: Ticket, due: float | None) -> None:
-        if due is not None:
-            self._timer_count += 1
-            ticket.timer = (due, self._timer_count, ticket)
-            heapq.heappush(self._timers, ticket.timer)
-
-    def _drop_timer(self, ticket: Ticket) -> None:
-        if ticket.timer is None:
-            return
-        ticket.timer = None
-        self._dead_timers += 1
-        self._strike_out_dead_timers()
-
-    def _strike_out_dead_timers(self) -> None:
-        if self._dead_timers > _DEAD_TIMERS_KEPT and self._dead_timers * 2 > len(self._timers):
-            self._timers = [entry for entry in self._timers if not self._is_dead(entry)]
-            heapq.heapify(self._timers)
-            self._dead_timers = 0
-
-    @staticmethod
-    def _is_dead(entry: _Timer) -> bool:
-        return entry[2].timer is not entry
+        stall = self._stall_due()
+        if stall is not None and stall <= now:
+            text = "stalled: requests wait, and no slot fell free for as long as stall_alarm says"
+            self._note(AlarmRaised(self._next(), now, self.upstream, "stalled", text))

@@ -27,6 +27,8 @@ class Position(msgspec.Struct, frozen=True):
     """How many wait, this one included."""
     waited_ms: int
     eta_ms: int | None = None
+    state: str = ""
+    """"upstream_down": nobody moves, since the server is not there; "" otherwise."""
 
 
 class Line(Generic[Member]):
