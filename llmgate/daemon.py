@@ -12,12 +12,10 @@ import os
 import resource
 import signal
 import socket
-import ssl
 import time
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import uvloop
 from starlette.types import ASGIApp
@@ -27,10 +25,11 @@ from llmgate.adminapi import RequestView, Status, UpstreamView
 from llmgate.admission.local import LocalAdmission
 from llmgate.config.load import Loaded
 from llmgate.config.paths import default_admin_socket
-from llmgate.config.settings import UpstreamSettings
-from llmgate.core.events import Event, Limits
+from llmgate.core.events import Event
 from llmgate.discovery import Discovery
 from llmgate.errors import LlmgateError, Refused
+from llmgate.fleet import make_gate, make_upstreams, owners_of
+from llmgate.lookout import Lookout
 from llmgate.server.admin import Looking, admin_app
 from llmgate.server.frontdoor import FrontDoor
 from llmgate.server.http_server import HttpServer
@@ -40,10 +39,6 @@ from llmgate.telemetry import log
 from llmgate.telemetry.feed import Feed
 from llmgate.telemetry.journal import Journal
 from llmgate.telemetry.ledger import Ledger, rfc3339, view_request, view_upstream
-from llmgate.upstreams.answer import Timeouts, Transport
-from llmgate.upstreams.stock import StockTransport
-from llmgate.upstreams.transport import WireTransport
-from llmgate.upstreams.upstream import Upstream
 
 logger = logging.getLogger("llmgate")
 
@@ -107,13 +102,19 @@ class Daemon:
         self._feed = Feed(
             self._ledger, status=self.status, upstream=self._view_upstream, history=settings.admin.history
         )
-        limits = {name: limits_of(upstream) for name, upstream in settings.upstreams.items()}
-        self._admission = LocalAdmission(limits, self._on_event)
-        upstreams = {
-            name: make_upstream(name, upstream, _key(loaded, name)) for name, upstream in settings.upstreams.items()
-        }
+        gates = [make_gate(name, upstream) for name, upstream in settings.upstreams.items()]
+        self._admission = LocalAdmission(gates, self._on_event)
+        upstreams = make_upstreams(settings, {name: _key(loaded, name) for name in settings.upstreams})
         self._discovery = Discovery(settings, upstreams, self._admission, self._on_routes, self._on_health)
-        self._services = Services(settings, self._admission, upstreams, self._ledger, self._discovery.routes())
+        self._lookout = Lookout(upstreams, owners_of(settings), self._admission, self._on_back)
+        self._services = Services(
+            settings,
+            self._admission,
+            upstreams,
+            self._ledger,
+            self._discovery.routes(),
+            self._lookout.slot_watches,
+        )
         self._front = FrontDoor(self._services, settings.server.path_prefix)
         self._socket = settings.admin.socket or default_admin_socket(os.environ, os.getuid())
         self._listen: list[str] = []
@@ -131,14 +132,15 @@ class Daemon:
         sockets = [self._bind(address, stack) for address in self._loaded.settings.server.listen]
         front = HttpServer(self._front, sockets, self._loaded.settings.server.client_stall_timeout)
         async with asyncio.TaskGroup() as tasks:
-            discovering = tasks.create_task(self._discovery.run())
+            watching = [tasks.create_task(self._discovery.run()), tasks.create_task(self._lookout.run())]
             await admin.start()
             await front.start()
             spare_the_collector()
             logger.info("listening on %s, admin socket %s", ", ".join(self._listen), self._socket)
             await self._stopping.wait()
             await self._drain(front)
-            discovering.cancel()
+            for task in watching:
+                task.cancel()
         await front.stop()
         self._feed.close()
         await admin.stop()
@@ -209,6 +211,7 @@ class Daemon:
     # ---- what happens
 
     def _on_event(self, event: Event) -> None:
+        self._lookout.apply(event)
         record = self._ledger.apply(event)
         self._journal.apply(event)
         self._feed.apply(event, record)
@@ -218,6 +221,10 @@ class Daemon:
         if figures.down == up:
             logger.warning("%s %s", name, "is up again" if up else "is down: it takes no connection")
         figures.down = not up
+
+    def _on_back(self, endpoint: str) -> None:
+        """It may be another version now."""
+        self._discovery.ask_again(endpoint)
 
     def _on_routes(self) -> None:
         self._services.routes = self._discovery.routes()
@@ -251,7 +258,7 @@ class Daemon:
         oldest = next(gate.waiting(), None)
         return view_upstream(
             name,
-            self._services.settings.upstreams[name].url,
+            self._services.settings.upstreams[name].display_url,
             gate.statistics(),
             self._ledger.figures(name),
             oldest.entered_at if oldest is not None else None,
@@ -280,39 +287,6 @@ def spare_the_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(GARBAGE_KEPT)
-
-
-def limits_of(settings: UpstreamSettings) -> Limits:
-    """The gate's limits; "auto" is 1 until the server told its own count."""
-    cap = 1 if settings.max_concurrent == "auto" else settings.max_concurrent
-    return Limits(cap, settings.max_queued, settings.queue_timeout)
-
-
-def make_upstream(name: str, settings: UpstreamSettings, api_key: str) -> Upstream:
-    """An upstream with its transport."""
-    timeouts = Timeouts(
-        connect=settings.connect_timeout,
-        first_byte=settings.first_byte_timeout,
-        idle=settings.idle_timeout,
-        total=settings.total_timeout,
-    )
-    return Upstream(
-        name,
-        _make_transport(settings),
-        base_path=urlsplit(settings.url).path,
-        timeouts=timeouts,
-        headers=[(key.encode(), value.get_secret_value().encode()) for key, value in settings.headers.items()],
-        api_key=api_key,
-        forward_auth=settings.forward_auth,
-        kind=settings.kind,
-    )
-
-
-def _make_transport(settings: UpstreamSettings) -> Transport:
-    context = ssl.create_default_context(cafile=settings.ca_file) if settings.url.startswith("https:") else None
-    if settings.transport == "httpx":
-        return StockTransport(settings.url, ssl_context=context)
-    return WireTransport(settings.url, ssl_context=context)
 
 
 def _key(loaded: Loaded, name: str) -> str:

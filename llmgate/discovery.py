@@ -1,15 +1,22 @@
-"""Asks upstreams what they serve and how much at once, where the settings leave that to them, and keeps the routes."""
+"""Asks servers what they are, what they serve and how much at once, where the settings leave that to them, and keeps
+the routes.
+
+What a server is, is asked once, and again when it was down and is back: it may be another version then, or another
+server. Its models, with all that it tells of them, are asked now and then.
+"""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 
 from llmgate.admission.local import LocalAdmission
 from llmgate.config.settings import Settings, UpstreamSettings
-from llmgate.core.events import Limits
 from llmgate.core.routing import Routes, Serves
 from llmgate.errors import GateError, UpstreamDown
-from llmgate.upstreams.probe import ask_models, ask_slots
+from llmgate.fleet import UNKNOWN_SLOTS, endpoint_names, limits_of
+from llmgate.protocols.speech import MESSAGES_PATH, Kind, Speech
+from llmgate.upstreams.probe import Probe
 from llmgate.upstreams.upstream import Upstream
 
 logger = logging.getLogger("llmgate")
@@ -18,9 +25,47 @@ FIRST_RETRY_SECONDS = 0.5
 LAST_RETRY_SECONDS = 3.0
 REFRESH_SECONDS = 60.0
 
+_WHAT: Mapping[Kind, str] = {
+    "auto": "a server of no known kind",
+    "llama-server": "a llama-server",
+    "ollama": "an Ollama",
+    "vllm": "a vLLM",
+    "openai": "a server of OpenAI's protocols",
+    "anthropic": "a server of Anthropic's protocol",
+}
+
+
+class _Server:
+    """One endpoint, and what it told last."""
+
+    def __init__(
+        self, name: str, owner: str, settings: UpstreamSettings, upstream: Upstream, *, tells_slots: bool
+    ) -> None:
+        self.name = name
+        self.owner = owner
+        """The upstream whose endpoint it is."""
+        self.settings = settings
+        self.upstream = upstream
+        self.tells_slots = tells_slots
+        """Its max_concurrent is "auto"."""
+        self.slots: int | None = None
+        """None: it told none."""
+        self.slots_noted = False
+        self.models: tuple[str, ...] | None = None
+        self.asked = False
+        """What it is, since it was down."""
+        self.said = ""
+        """What the log says that it is."""
+        self.wake = asyncio.Event()
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the upstream cannot be used as it is meant before this server has told something."""
+        return not self.settings.models or self.tells_slots
+
 
 class Discovery:
-    """Models and slots as the servers tell them. Their failure to answer is not held against them here."""
+    """Models, slots and kinds as the servers tell them. Their failure to answer is not held against them here."""
 
     def __init__(
         self,
@@ -30,15 +75,19 @@ class Discovery:
         on_routes: Callable[[], None],
         on_health: Callable[[str, bool], None],
     ) -> None:
-        """`on_health` is told, after each question, whether the upstream of that name could be connected to."""
+        """`upstreams` by the name of the endpoint.
+
+        `on_health` is told whether an upstream could be connected to, if it cannot be used before it answers.
+        """
         self._settings = settings
-        self._upstreams = upstreams
         self._admission = admission
         self._on_routes = on_routes
         self._on_health = on_health
-        self._models: dict[str, tuple[str, ...]] = {}
-        self._slots: dict[str, int | None] = {}
-        """As each server told them last; None: it told none."""
+        self._servers = {
+            name: _Server(name, owner, upstream, upstreams[name], tells_slots=endpoint.max_concurrent == "auto")
+            for owner, upstream in settings.upstreams.items()
+            for name, endpoint in zip(endpoint_names(owner, upstream), upstream.all_endpoints, strict=True)
+        }
 
     def routes(self) -> Routes:
         """The table of what is known now.
@@ -47,7 +96,7 @@ class Discovery:
         """
         configured = self._settings.upstreams
         serves = {
-            name: Serves(upstream.models or self._models.get(name, ()), upstream.aliases)
+            name: Serves(upstream.models or self._models_of(name), upstream.aliases)
             for name, upstream in configured.items()
         }
         default = self._settings.server.default_upstream
@@ -55,45 +104,108 @@ class Discovery:
             default = next((name for name, upstream in configured.items() if not upstream.models), "")
         return Routes(serves, default)
 
+    def _models_of(self, owner: str) -> tuple[str, ...]:
+        told = [server.models for server in self._servers.values() if server.owner == owner and server.models]
+        return tuple(dict.fromkeys(model for models in told for model in models))
+
+    def ask_again(self, endpoint: str) -> None:
+        """It was down and is back: whatever it told of itself is asked again, now."""
+        server = self._servers[endpoint]
+        server.asked = False
+        server.upstream.speech.forget()
+        server.wake.set()
+
     async def run(self) -> None:
         """Asks for ever: soon again while a server does not answer, now and then once it has."""
         async with asyncio.TaskGroup() as tasks:
-            for name, settings in self._settings.upstreams.items():
-                if not settings.models or settings.max_concurrent == "auto":
-                    tasks.create_task(self._follow(name, settings))
+            for server in self._servers.values():
+                if server.is_needed or server.upstream.speech.speaks(MESSAGES_PATH) is None:
+                    tasks.create_task(self._follow(server))
 
-    async def _follow(self, name: str, settings: UpstreamSettings) -> None:
+    async def _follow(self, server: _Server) -> None:
         retry = FIRST_RETRY_SECONDS
         while True:
             try:
-                await self._ask(name, settings)
+                await self._ask(server)
             except GateError as error:
-                self._on_health(name, not isinstance(error, UpstreamDown))
-                logger.debug("%s does not tell what it serves: %s", name, error)
-                await asyncio.sleep(retry)
+                self._note_failure(server, error)
+                await _pause(server, retry)
                 retry = min(retry * 2, LAST_RETRY_SECONDS)
             else:
-                self._on_health(name, True)
+                self._note_health(server, up=True)
                 retry = FIRST_RETRY_SECONDS
-                await asyncio.sleep(REFRESH_SECONDS)
+                await _pause(server, REFRESH_SECONDS)
 
-    async def _ask(self, name: str, settings: UpstreamSettings) -> None:
-        upstream = self._upstreams[name]
-        if settings.max_concurrent == "auto":
-            self._note_slots(name, settings, await ask_slots(upstream))
-        if not settings.models:
-            models = await ask_models(upstream) or ()
-            if models != self._models.get(name):
-                self._models[name] = models
-                logger.info("%s serves %s", name, ", ".join(models) or "models that it does not list")
-                self._on_routes()
+    async def _ask(self, server: _Server) -> None:
+        probe = Probe(server.upstream)
+        if server.tells_slots:
+            self._note_slots(server, await probe.slots())
+        if not server.asked:
+            await self._ask_speech(server, probe)
+        if not server.settings.models:
+            self._note_models(server, tuple(card.name for card in await probe.models(needed=True)))
+        server.upstream.cards = await probe.cards(server.upstream.speech.kind, server.upstream.cards)
 
-    def _note_slots(self, name: str, settings: UpstreamSettings, slots: int | None) -> None:
-        if name in self._slots and self._slots[name] == slots:
+    async def _ask_speech(self, server: _Server, probe: Probe) -> None:
+        """Once: a server that does not tell would not tell the next time."""
+        speech, is_auto = server.upstream.speech, server.settings.kind == "auto"
+        if is_auto:
+            speech.kind = await probe.kind()
+        speech.forget()
+        if speech.speaks(MESSAGES_PATH) is None and (told := await probe.messages()) is not None:
+            speech.messages = told
+        server.asked = True
+        said = _describe(speech)
+        if server.said != said and (is_auto or speech.messages is not None):
+            server.said = said
+            logger.info("%s is %s", server.name, said)
+
+    # ---- what was told
+
+    def _note_slots(self, server: _Server, slots: int | None) -> None:
+        if server.slots_noted and server.slots == slots:
             return
-        self._slots[name] = slots
+        server.slots, server.slots_noted = slots, True
+        cap = slots or UNKNOWN_SLOTS
         if slots is None:
-            logger.info("%s max_concurrent is 1: the server does not tell how many slots it has", name)
+            logger.info("%s max_concurrent is %d: the server does not tell how many slots it has", server.name, cap)
         else:
-            logger.info("%s max_concurrent is %d: the server's own slots", name, slots)
-        self._admission.set_limits(name, Limits(slots or 1, settings.max_queued, settings.queue_timeout))
+            logger.info("%s max_concurrent is %d: the server's own slots", server.name, cap)
+        if server.settings.endpoints is None:
+            self._admission.set_limits(server.owner, limits_of(server.settings, cap))
+        else:
+            self._admission.set_endpoint(server.owner, server.name, max_concurrent=cap)
+
+    def _note_models(self, server: _Server, models: tuple[str, ...]) -> None:
+        if models != server.models:
+            server.models = models
+            logger.info("%s serves %s", server.name, ", ".join(models) or "models that it does not list")
+            self._on_routes()
+
+    def _note_failure(self, server: _Server, error: GateError) -> None:
+        down = isinstance(error, UpstreamDown)
+        if down:
+            server.asked = False
+        self._note_health(server, up=not down)
+        logger.debug("%s does not tell what it serves: %s", server.name, error)
+
+    def _note_health(self, server: _Server, *, up: bool) -> None:
+        if server.is_needed and server.settings.endpoints is None:
+            self._on_health(server.owner, up)
+
+
+async def _pause(server: _Server, seconds: float) -> None:
+    """Until then, or until it is to be asked now."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await server.wake.wait()
+    server.wake.clear()
+
+
+def _describe(speech: Speech) -> str:
+    match speech.speaks(MESSAGES_PATH):
+        case True:
+            return f"{_WHAT[speech.kind]} and speaks Messages"
+        case False:
+            return f"{_WHAT[speech.kind]} and does not speak Messages"
+    return _WHAT[speech.kind]

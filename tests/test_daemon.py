@@ -13,7 +13,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
-import certifi
 import pytest
 from gateprocess import CHAT, MESSAGES, request_body
 from hands import ANSWER, START, STOP, Hands, Turn
@@ -24,13 +23,8 @@ from rawclient import Client, data_of, name_of
 from llmgate import daemon as daemon_module
 from llmgate.adminapi import Status
 from llmgate.config.load import Loaded, load
-from llmgate.config.settings import UpstreamSettings
-from llmgate.core.events import Limits
-from llmgate.daemon import Daemon, limits_of, make_upstream, serve
+from llmgate.daemon import Daemon, serve
 from llmgate.server.sockets import UnixSocket, bind_listen
-from llmgate.upstreams.answer import Timeouts
-from llmgate.upstreams.stock import StockTransport
-from llmgate.upstreams.transport import WireTransport
 from tests.server.house import logged
 
 
@@ -388,48 +382,6 @@ async def test_auto_takes_the_servers_slots_and_its_models(tmp_path: Path) -> No
 
 
 # ---- from the settings
-
-
-def settings_of(**upstream: Any) -> UpstreamSettings:
-    one = {"url": "http://127.0.0.1:1", "max_concurrent": 1, **upstream}
-    return load(None, environ={}, overrides={"upstreams": {"a": one}}).settings.upstreams["a"]
-
-
-@pytest.mark.parametrize(
-    ("upstream", "limits"),
-    [
-        ({}, Limits(1, None, None)),
-        ({"max_concurrent": "auto"}, Limits(1, None, None)),
-        ({"max_concurrent": 0}, Limits(0, None, None)),
-        ({"max_concurrent": 4, "max_queued": 0, "queue_timeout": "5m"}, Limits(4, 0, 300.0)),
-        ({"max_concurrent": 4, "queue_timeout": 0, "queue_timeout_nonstream": 5}, Limits(4, None, None)),
-    ],
-)
-def test_limits(upstream: dict[str, Any], limits: Limits) -> None:
-    assert limits_of(settings_of(**upstream)) == limits
-
-
-@pytest.mark.parametrize(
-    ("upstream", "kind"),
-    [
-        ({}, WireTransport),
-        ({"transport": "httpx"}, StockTransport),
-        ({"url": "https://127.0.0.1:1", "ca_file": certifi.where()}, WireTransport),
-        ({"url": "https://127.0.0.1:1", "transport": "httpx"}, StockTransport),
-    ],
-)
-async def test_transports(upstream: dict[str, Any], kind: type) -> None:
-    made = make_upstream("a", settings_of(**upstream), "")
-    assert made.name == "a"
-    assert type(made._transport) is kind
-    await made.aclose()
-
-
-async def test_timeouts_and_path() -> None:
-    clocks = {"connect_timeout": 1, "first_byte_timeout": "2s", "idle_timeout": 3, "total_timeout": 4}
-    made = make_upstream("a", settings_of(url="http://127.0.0.1:1/api/", **clocks), "")
-    assert (made._timeouts, made._base_path) == (Timeouts(1.0, 2.0, 3.0, 4.0), b"/api")
-    assert make_upstream("a", settings_of(), "")._timeouts == Timeouts(connect=5.0)
 
 
 KEYS = [

@@ -1,4 +1,4 @@
-"""What servers say of themselves, asked of scripted ones: slots, models, and what happens until they answer."""
+"""What servers say of themselves, asked of scripted ones: kind, slots, models, and what happens until they answer."""
 
 import asyncio
 import contextlib
@@ -7,19 +7,23 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from hands import hold_port
 from puppet import LIVENESS_SECONDS, Connection, Puppet, refusing_port
 
 from llmgate import discovery as discovery_module
 from llmgate.admission.local import LocalAdmission
 from llmgate.config.load import load
-from llmgate.core.events import Event, Limits, LimitsChanged
+from llmgate.core.events import Event, LimitsChanged
 from llmgate.core.routing import Route
-from llmgate.daemon import limits_of, make_upstream
 from llmgate.discovery import Discovery
 from llmgate.errors import UnknownModel
+from llmgate.fleet import make_gate, make_upstreams
 
 MODELS = b'{"object":"list","data":[{"id":"qwen2.5:3b-instruct"},{"id":"other"}]}'
 PROPS = b'{"total_slots":4,"model_path":"/m.gguf"}'
+KINDS = {"/props", "/api/version", "/version"}
+"""What is asked of a server that is none of those known."""
+SPOKEN = "u is a server of no known kind and does not speak Messages"
 MISSING = b"HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\n{}"
 LOADING = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 2\r\n\r\n{}"
 
@@ -32,8 +36,7 @@ class Server:
     """Answers by path; what it answers may be changed while it runs. `asked` has the paths that came."""
 
     def __init__(self, **answers: bytes) -> None:
-        self.answers = {"/v1/models": MISSING, "/props": MISSING}
-        self.answers |= {f"/{name.replace('_', '/')}": answer for name, answer in answers.items()}
+        self.answers = {f"/{name.replace('_', '/')}": answer for name, answer in answers.items()}
         self.asked: list[str] = []
 
     async def script(self, connection: Connection) -> None:
@@ -41,7 +44,7 @@ class Server:
             request = await connection.read_request()
             path = request.line.split()[1].decode()
             self.asked.append(path)
-            await connection.send(self.answers[path])
+            await connection.send(self.answers.get(path, MISSING))
 
 
 class Bench:
@@ -53,9 +56,9 @@ class Bench:
         self.events: list[Event] = []
         self.routed = 0
         self.health: dict[str, bool] = {}
-        limits = {name: limits_of(upstream) for name, upstream in self.settings.upstreams.items()}
-        self.admission = LocalAdmission(limits, self.events.append)
-        self.upstreams = {name: make_upstream(name, one, "") for name, one in self.settings.upstreams.items()}
+        gates = [make_gate(name, upstream) for name, upstream in self.settings.upstreams.items()]
+        self.admission = LocalAdmission(gates, self.events.append)
+        self.upstreams = make_upstreams(self.settings, {})
         self.discovery = Discovery(self.settings, self.upstreams, self.admission, self.on_routes, self.on_health)
 
     def on_health(self, name: str, up: bool) -> None:
@@ -105,12 +108,11 @@ async def test_auto_takes_the_servers_own_slots(caplog: pytest.LogCaptureFixture
         with caplog.at_level(logging.INFO, "llmgate"):
             async with bench.running():
                 await bench.until(lambda: bench.slots() == 4)
-                await bench.until(lambda: len(puppet.connections) == 1)
-    assert caplog.messages == ["u max_concurrent is 4: the server's own slots"]
+                await bench.until(lambda: server.asked.count("/props") > 2)
+    assert caplog.messages == ["u max_concurrent is 4: the server's own slots", SPOKEN]
     (changed,) = bench.events
     assert isinstance(changed, LimitsChanged)
-    assert changed.new == Limits(4, 5, None)
-    assert server.asked == ["/props"], "asked once, and with `models` set for nothing else"
+    assert (changed.new.max_concurrent, changed.new.max_queued) == (4, 5)
 
 
 @pytest.mark.parametrize("props", [MISSING, ok(b"{}"), ok(b"no json"), ok(b'{"total_slots":0}')])
@@ -126,13 +128,13 @@ async def test_a_server_that_does_not_tell_has_one(props: bytes, caplog: pytest.
     assert [text for text in caplog.messages if "max_concurrent" in text] == caplog.messages[:1]
 
 
-async def test_a_number_in_the_settings_is_not_asked_for() -> None:
+async def test_a_number_in_the_settings_is_not_changed() -> None:
     server = Server(props=ok(PROPS), v1_models=ok(MODELS))
     async with Puppet(server.script) as puppet:
         bench = Bench({"u": {"url": puppet.url, "max_concurrent": 2}})
         async with bench.running():
             await bench.until(lambda: bench.routed == 1)
-    assert (bench.slots(), set(server.asked)) == (2, {"/v1/models"})
+    assert (bench.slots(), bench.events) == (2, [])
 
 
 async def test_a_server_that_is_loading_is_asked_again() -> None:
@@ -171,7 +173,7 @@ async def test_the_pauses_between_two_tries_grow_to_a_limit(monkeypatch: pytest.
     pauses: list[float] = []
     forever = asyncio.Event()
 
-    async def note(seconds: float) -> None:
+    async def note(_: Any, seconds: float) -> None:
         pauses.append(seconds)
         if len(pauses) >= 6:
             await forever.wait()
@@ -180,12 +182,9 @@ async def test_the_pauses_between_two_tries_grow_to_a_limit(monkeypatch: pytest.
         bench = Bench({"u": {"url": f"http://127.0.0.1:{port}", "max_concurrent": 1}})
         monkeypatch.setattr(discovery_module, "FIRST_RETRY_SECONDS", 0.5)
         monkeypatch.setattr(discovery_module, "LAST_RETRY_SECONDS", 10.0)
+        monkeypatch.setattr(discovery_module, "_pause", note)
         async with bench.running():
-            sleep = asyncio.sleep
-            with monkeypatch.context() as patched:
-                patched.setattr(discovery_module.asyncio, "sleep", note)
-                while len(pauses) < 6:
-                    await sleep(0.002)
+            await bench.until(lambda: len(pauses) == 6)
     assert pauses == [0.5, 1, 2, 4, 8, 10]
 
 
@@ -206,7 +205,10 @@ async def test_models_become_routes_when_they_appear(caplog: pytest.LogCaptureFi
         assert bench.discovery.routes().find("reasoning") == Route("b", "reasoning")
         with pytest.raises(UnknownModel):
             bench.discovery.routes().find("nobody's")
-    assert sorted(caplog.messages) == ["a serves qwen2.5:3b-instruct, other", "b serves reasoning"]
+    assert sorted(line for line in caplog.messages if " serves " in line) == [
+        "a serves qwen2.5:3b-instruct, other",
+        "b serves reasoning",
+    ]
 
 
 async def test_models_that_change_change_the_routes() -> None:
@@ -242,9 +244,9 @@ async def test_a_server_without_a_list(models: bytes, caplog: pytest.LogCaptureF
         bench = Bench({"u": {"url": puppet.url, "max_concurrent": 1}})
         with caplog.at_level(logging.INFO, "llmgate"):
             async with bench.running():
-                await bench.until(lambda: len(server.asked) > 3)
+                await bench.until(lambda: server.asked.count("/v1/models") > 3)
     assert bench.routed == 1
-    assert caplog.messages == ["u serves models that it does not list"]
+    assert caplog.messages == [SPOKEN, "u serves models that it does not list"]
 
 
 async def test_a_refused_connection_is_tried_until_the_server_is_there(caplog: pytest.LogCaptureFixture) -> None:
@@ -304,9 +306,10 @@ def test_the_default_upstream_takes_the_rest() -> None:
     assert (routes.find("n"), routes.find("whatever")) == (Route("b", "n"), Route("a", "whatever"))
 
 
-async def test_nothing_to_ask_is_no_question() -> None:
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+async def test_nothing_to_ask_is_no_question(kind: str) -> None:
     async with asyncio.timeout(LIVENESS_SECONDS):
-        await Bench({"u": {**URL, "models": ["m"]}}).discovery.run()
+        await Bench({"u": {**URL, "models": ["m"], "kind": kind}}).discovery.run()
 
 
 async def test_whether_it_takes_connections_is_told() -> None:
@@ -319,3 +322,136 @@ async def test_whether_it_takes_connections_is_told() -> None:
         bench = Bench({"loads": {"url": puppet.url, "max_concurrent": 1}})
         async with bench.running():
             await bench.until(lambda: bench.health == {"loads": True})
+
+
+# ---- kinds
+
+SET = {"models": ["m"], "max_concurrent": 1}
+"""Settings that leave nothing to the server but its kind."""
+LLAMA_PROPS = ok(b'{"default_generation_settings":{"n_ctx":4096},"total_slots":4}')
+NOTHING_ASKED = b"HTTP/1.1 400 X\r\ncontent-length: 2\r\n\r\n{}"
+LLAMA = "u is a llama-server and speaks Messages"
+
+
+def kinds_in(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [line for line in caplog.messages if line.startswith("u is ")]
+
+
+async def test_what_a_server_is_is_asked_once_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server(props=LLAMA_PROPS, v1_messages=NOTHING_ASKED, v1_models=ok(MODELS))
+    async with Puppet(server.script) as puppet:
+        bench = Bench({"u": {"url": puppet.url, **SET}})
+        with caplog.at_level(logging.INFO, "llmgate"):
+            async with bench.running():
+                await bench.until(lambda: server.asked.count("/v1/models") > 3)
+        speech = bench.upstreams["u"].speech
+        assert (speech.kind, speech.messages) == ("llama-server", True)
+    assert server.asked.count("/v1/messages") == 1
+    assert caplog.messages == [LLAMA]
+    assert bench.routed == 0
+    assert bench.listed() == ["m"], "the settings say what it serves"
+    assert bench.health == {}, "nothing is held against it"
+
+
+async def test_a_server_that_says_nothing_of_messages_is_not_asked_again(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server(props=LLAMA_PROPS, v1_messages=LOADING)
+    async with Puppet(server.script) as puppet:
+        bench = Bench({"u": {"url": puppet.url, **SET}})
+        with caplog.at_level(logging.INFO, "llmgate"):
+            async with bench.running():
+                await bench.until(lambda: server.asked.count("/v1/models") > 3)
+        assert bench.upstreams["u"].speech.messages is None
+    assert server.asked.count("/v1/messages") == 1
+    assert caplog.messages == ["u is a llama-server"]
+
+
+async def test_a_kind_in_the_settings_is_not_asked_for_but_whether_it_speaks_is(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = Server(props=LLAMA_PROPS)
+    async with Puppet(server.script) as puppet:
+        bench = Bench({"u": {"url": puppet.url, "kind": "vllm", **SET}})
+        with caplog.at_level(logging.INFO, "llmgate"):
+            async with bench.running():
+                await bench.until(lambda: server.asked.count("/v1/models") > 1)
+        speech = bench.upstreams["u"].speech
+        assert (speech.kind, speech.messages) == ("vllm", False)
+    assert set(server.asked) == {"/v1/messages", "/v1/models"}
+    assert caplog.messages == ["u is a vLLM and does not speak Messages"]
+
+
+async def test_of_a_kind_that_says_it_nothing_is_asked_and_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server(v1_models=ok(MODELS))
+    async with Puppet(server.script) as puppet:
+        bench = Bench({"u": {"url": puppet.url, "kind": "openai", "max_concurrent": 1}})
+        with caplog.at_level(logging.INFO, "llmgate"):
+            async with bench.running():
+                await bench.until(lambda: len(server.asked) > 1)
+    assert set(server.asked) == {"/v1/models"}
+    assert kinds_in(caplog) == []
+
+
+async def test_one_that_was_down_and_is_back_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
+    llama = Server(props=LLAMA_PROPS, v1_messages=NOTHING_ASKED)
+    other = Server()
+    with hold_port() as holder:
+        port = holder.getsockname()[1]
+        bench = Bench({"u": {"url": f"http://127.0.0.1:{port}", **SET}})
+        asked, speech = bench.discovery._servers["u"], bench.upstreams["u"].speech
+        with caplog.at_level(logging.INFO, "llmgate"):
+            async with bench.running():
+                for server in (llama, other, llama, llama):
+                    async with Puppet(server.script, port=port):
+                        await bench.until(lambda: asked.asked)
+                        assert speech.messages is (server is llama)
+                    await bench.until(lambda: not asked.asked)
+    assert kinds_in(caplog) == [LLAMA, SPOKEN, LLAMA], "the same again is no news"
+    assert bench.health == {}
+
+
+async def test_one_that_is_told_to_be_back_is_asked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discovery_module, "REFRESH_SECONDS", 3600)
+    server = Server(props=LLAMA_PROPS, v1_messages=NOTHING_ASKED)
+    async with Puppet(server.script) as puppet:
+        bench = Bench({"u": {"url": puppet.url, **SET}})
+        speech = bench.upstreams["u"].speech
+        async with bench.running():
+            await bench.until(lambda: speech.messages is True)
+            server.answers.clear()
+            bench.discovery.ask_again("u")
+            assert (speech.messages, speech.counts) == (None, True)
+            await bench.until(lambda: speech.messages is False)
+            assert speech.kind == "auto"
+
+
+# ---- what it tells of its models
+
+
+async def test_what_a_server_tells_of_its_models_is_kept_and_renewed() -> None:
+    server = Server(props=LLAMA_PROPS, v1_models=ok(b'{"data":[{"id":"gemma","meta":{"size":9}}]}'))
+    async with Puppet(server.script) as puppet:
+        bench = Bench({"u": {"url": puppet.url, **SET}})
+        upstream = bench.upstreams["u"]
+        async with bench.running():
+            await bench.until(lambda: list(upstream.cards) == ["gemma"])
+            assert (upstream.cards["gemma"].context_window, upstream.cards["gemma"].size) == (4096, 9)
+            server.answers["/v1/models"] = ok(b'{"data":[{"id":"new"}]}')
+            await bench.until(lambda: list(upstream.cards) == ["new"])
+
+
+# ---- several endpoints
+
+
+async def test_each_endpoint_is_asked_for_itself() -> None:
+    llama = Server(props=LLAMA_PROPS, v1_messages=NOTHING_ASKED, v1_models=ok(MODELS))
+    other = Server(props=ok(b"{}"), v1_models=ok(b'{"data":[{"id":"other"},{"id":"more"}]}'))
+    async with Puppet(llama.script) as one, Puppet(other.script) as two:
+        endpoints = [{"url": puppet.url, "max_concurrent": "auto"} for puppet in (one, two)]
+        bench = Bench({"u": {"endpoints": endpoints}})
+        async with bench.running():
+            await bench.until(lambda: bench.listed() == ["qwen2.5:3b-instruct", "other", "more"])
+            await bench.until(lambda: bench.upstreams["u#2"].speech.messages is False)
+            caps = {name: told.max_concurrent for name, told in bench.admission.gate("u").endpoints().items()}
+        assert caps == {"u": 4, "u#2": 1}
+        assert [bench.upstreams[name].speech.kind for name in ("u", "u#2")] == ["llama-server", "auto"]
+        assert bench.health == {}

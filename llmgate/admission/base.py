@@ -8,6 +8,10 @@ from llmgate.core.caller import Caller
 from llmgate.core.line import Position
 from llmgate.errors import Outcome
 
+NO_CONNECTION = "it takes no connection"
+LOADING_MODEL = "it is loading its model"
+"""Why a server is down, for a person."""
+
 
 class Place(Protocol):
     """One request's place at one upstream, held by `async with`.
@@ -27,6 +31,16 @@ class Place(Protocol):
     @property
     def queued(self) -> bool:
         """Whether it had to wait, or waits."""
+        ...
+
+    @property
+    def had_slot(self) -> bool:
+        """Whether it had a slot once and lost it again: see `requeue`."""
+        ...
+
+    @property
+    def endpoint(self) -> str:
+        """The server that it was sent to last."""
         ...
 
     @property
@@ -55,6 +69,17 @@ class Place(Protocol):
 
     def take_back(self) -> None:
         """Undoes `hand_over`: the call is over, and another one is to be made with the same slot."""
+        ...
+
+    def requeue(self, reason: str) -> bool:
+        """Its server is down (`reason` says why, for a person), and nothing of it was sent: back to its old place.
+
+        False where nobody waits for a server to come back, and no other one is there: it still has its slot then.
+        """
+        ...
+
+    def note_up(self) -> None:
+        """Its server answers."""
         ...
 
     def leave(self, outcome: Outcome) -> None:

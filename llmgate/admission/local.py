@@ -10,7 +10,7 @@ reads the newest, be it a turn early.)
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Self
 
@@ -18,10 +18,12 @@ from llmgate.core.caller import Caller
 from llmgate.core.events import (
     Abandoned,
     Admitted,
+    Alarm,
     Dismissed,
     Event,
     Expired,
     Limits,
+    ModeChanged,
     Moved,
     Requeued,
     TicketEvent,
@@ -38,13 +40,25 @@ _FIRST = 10
 _REST_SECONDS = 0.5
 _BATCH = 256
 
-_MOVES_OTHERS = (Admitted, Abandoned, Expired, Dismissed, Moved, Requeued)
+_TOLD_TO_OTHERS = (Admitted, Abandoned, Expired, Dismissed, Moved, Requeued, ModeChanged)
+"""Events after which others who wait have a new position, or wait for something else."""
 
 
 class LocalPlace:
     """One request's place, as `admission.base.Place` promises."""
 
-    __slots__ = ("_caller", "_desk", "_end", "_handed_over", "_look", "_max_wait", "_ticket", "_told", "queued")
+    __slots__ = (
+        "_caller",
+        "_desk",
+        "_end",
+        "_handed_over",
+        "_look",
+        "_max_wait",
+        "_ticket",
+        "_told",
+        "had_slot",
+        "queued",
+    )
 
     def __init__(self, desk: "Desk", caller: Caller, max_wait: float | None) -> None:
         self._desk = desk
@@ -53,9 +67,10 @@ class LocalPlace:
         self._ticket: Ticket | None = None
         self._end: QueueError | None = None
         self._look: asyncio.Future[None] | None = None
-        self._told: int | None = None
+        self._told: tuple[int, str] | None = None
         self._handed_over = False
         self.queued = False
+        self.had_slot = False
 
     async def __aenter__(self) -> Self:
         self._ticket = self._desk.enter(self, self._caller, self._max_wait)
@@ -76,6 +91,10 @@ class LocalPlace:
         if self._taken().state is State.WAITING:
             return "abandoned"
         return "completed" if error is None else "client_gone"
+
+    @property
+    def endpoint(self) -> str:
+        return self._taken().endpoint
 
     @property
     def waited(self) -> float:
@@ -99,6 +118,16 @@ class LocalPlace:
     def take_back(self) -> None:
         self._handed_over = False
 
+    def requeue(self, reason: str) -> bool:
+        ticket = self._taken()
+        if not self._desk.requeue(ticket, self, reason):
+            return False
+        self._handed_over, self.had_slot = False, True
+        return True
+
+    def note_up(self) -> None:
+        self._desk.note_up(self._taken().endpoint)
+
     def leave(self, outcome: Outcome) -> None:
         self._desk.leave(self._taken(), outcome)
 
@@ -114,9 +143,9 @@ class LocalPlace:
     def next_position(self) -> Position | None:
         """The position now, if it has not been told yet."""
         position = self.position()
-        if position is None or position.position == self._told:
+        if position is None or (position.position, position.state) == self._told:
             return None
-        self._told = position.position
+        self._told = position.position, position.state
         return position
 
     async def wait_for_news(self) -> None:
@@ -137,7 +166,7 @@ class LocalPlace:
         if self._told is None or self._look is None:
             return
         position = self.position()
-        if position is not None and position.position != self._told:
+        if position is not None and (position.position, position.state) != self._told:
             self.wake()
 
     def end(self, error: QueueError) -> None:
@@ -202,6 +231,33 @@ class Desk:
         self.gate.drain(ticket, now, outcome, release_at=None if seconds is None else now + seconds)
         self.pump()
 
+    def requeue(self, ticket: Ticket, place: LocalPlace, reason: str) -> bool:
+        now = self.clock()
+        self.gate.set_endpoint(ticket.endpoint, now, up=False, reason=reason)
+        waits = self.gate.holds or any(endpoint.up for endpoint in self.gate.endpoints().values())
+        if waits:
+            self._places[ticket.number] = place
+            self.gate.requeue(ticket, now)
+        self.pump()
+        return waits
+
+    def note_up(self, endpoint: str) -> None:
+        if not self.gate.is_up(endpoint):
+            self.set_endpoint(endpoint, up=True)
+
+    def set_endpoint(
+        self, endpoint: str, *, up: bool | None = None, max_concurrent: int | None = None, reason: str = ""
+    ) -> None:
+        self.gate.set_endpoint(endpoint, self.clock(), up=up, max_concurrent=max_concurrent, reason=reason)
+        self.pump()
+
+    def set_alarm(self, alarm: Alarm, text: str | None) -> None:
+        if text is None:
+            self.gate.clear_alarm(alarm, self.clock())
+        else:
+            self.gate.raise_alarm(alarm, text, self.clock())
+        self.pump()
+
     def place_of(self, ticket: Ticket) -> LocalPlace | None:
         return self._places.get(ticket.number)
 
@@ -212,7 +268,7 @@ class Desk:
         for event in events:
             if isinstance(event, TicketEvent):
                 self._notify(event)
-                moved = moved or isinstance(event, _MOVES_OTHERS)
+            moved = moved or isinstance(event, _TOLD_TO_OTHERS)
         self._set_timer()
         if moved and self.gate.depth:
             self._teller.tell()
@@ -318,10 +374,8 @@ class Teller:
 class LocalAdmission:
     """The gates of one process. Make and use it inside a running loop."""
 
-    def __init__(
-        self, limits: Mapping[str, Limits], listener: Listener, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._desks = {name: Desk(Gate(name, limit), listener, clock) for name, limit in limits.items()}
+    def __init__(self, gates: Iterable[Gate], listener: Listener, clock: Callable[[], float] = time.monotonic) -> None:
+        self._desks = {gate.upstream: Desk(gate, listener, clock) for gate in gates}
 
     def enter(self, upstream: str, caller: Caller, *, max_wait: float | None = None) -> LocalPlace:
         return LocalPlace(self._desks[upstream], caller, max_wait)
@@ -338,6 +392,22 @@ class LocalAdmission:
         desk = self._desks[upstream]
         desk.gate.set_limits(limits, desk.clock())
         desk.pump()
+
+    def set_endpoint(
+        self,
+        upstream: str,
+        endpoint: str,
+        *,
+        up: bool | None = None,
+        max_concurrent: int | None = None,
+        reason: str = "",
+    ) -> None:
+        """One of its servers is down, or back, or has another limit of its own: see Gate.set_endpoint."""
+        self._desks[upstream].set_endpoint(endpoint, up=up, max_concurrent=max_concurrent, reason=reason)
+
+    def set_alarm(self, upstream: str, alarm: Alarm, text: str | None) -> None:
+        """Raises it, or, without a text, clears it."""
+        self._desks[upstream].set_alarm(alarm, text)
 
     def close(self) -> None:
         """Takes nobody new at any upstream, and dismisses all who wait."""

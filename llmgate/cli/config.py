@@ -73,7 +73,8 @@ def _plain(loaded: "Loaded") -> dict[str, Any]:
 
 def _plain_upstream(upstream: "UpstreamSettings") -> dict[str, Any]:
     return {
-        "url": upstream.url,
+        "url": upstream.display_url,
+        "endpoints": [{"url": each.url, "max_concurrent": each.max_concurrent} for each in upstream.all_endpoints],
         "models": list(upstream.models),
         "aliases": dict(upstream.aliases),
         "max_concurrent": upstream.max_concurrent,
@@ -100,13 +101,20 @@ def _lines(loaded: "Loaded") -> Iterator[str]:
     yield f"upstreams   {len(settings.upstreams)}"
     width = max(map(len, settings.upstreams))
     for name, upstream in settings.upstreams.items():
-        yield f"  {name:<{width}}  {upstream.url}  {', '.join(_limits(upstream))}"
+        yield f"  {name:<{width}}  {_servers(upstream)}  {', '.join(_limits(upstream))}"
+
+
+def _servers(upstream: "UpstreamSettings") -> str:
+    if upstream.endpoints is None:
+        return upstream.url
+    return ", ".join(f"{endpoint.url} (max_concurrent {endpoint.max_concurrent})" for endpoint in upstream.endpoints)
 
 
 def _limits(upstream: "UpstreamSettings") -> Iterator[str]:
     from llmgate.config.units import format_duration
 
-    yield f"max_concurrent {upstream.max_concurrent}" if upstream.max_concurrent != 0 else "not gated"
+    if upstream.endpoints is None or upstream.max_concurrent != "auto":
+        yield f"max_concurrent {upstream.max_concurrent}" if upstream.max_concurrent != 0 else "not gated"
     if upstream.max_queued is not None:
         yield f"max_queued {upstream.max_queued}"
     if upstream.queue_timeout is not None:

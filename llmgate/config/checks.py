@@ -44,10 +44,42 @@ def _default_upstream(settings: Settings) -> Iterator[Problem]:
 
 def _upstream(settings: Settings, name: str, upstream: UpstreamSettings) -> Iterator[Problem]:
     path: Path = ("upstreams", name)
-    if any(points_at(urlsplit(upstream.url), parse_listen(text)) for text in settings.server.listen):
-        yield Problem((*path, "url"), "points at llmgate itself (server.listen): requests would go round for ever")
+    listens = [parse_listen(text) for text in settings.server.listen]
+    for place, url in _urls(name, upstream):
+        if any(points_at(urlsplit(url), listen) for listen in listens):
+            yield Problem(place, "points at llmgate itself (server.listen): requests would go round for ever")
+    yield from _endpoints(name, upstream)
     if upstream.api_key_env and upstream.api_key_file:
         yield Problem((*path, "api_key_file"), "must not be set together with api_key_env: there can be one key")
+
+
+def _endpoints(name: str, upstream: UpstreamSettings) -> Iterator[Problem]:
+    """Where an upstream has several endpoints: there is no other server, and each is another one."""
+    path: Path = ("upstreams", name)
+    if upstream.endpoints is None:
+        return
+    if upstream.url:
+        yield Problem((*path, "url"), "must not be set together with endpoints: one of them says where the servers are")
+    if upstream.max_concurrent == 0:
+        yield Problem(
+            (*path, "max_concurrent"),
+            "must not be 0 (not gated), since each of the endpoints has its own limit: leave it out",
+        )
+    first: dict[tuple[str, int, str], int] = {}
+    for index, endpoint in enumerate(upstream.endpoints):
+        owner = first.setdefault(_server(endpoint.url), index)
+        if owner != index:
+            yield Problem(
+                (*path, "endpoints", index, "url"), f"leads where that of endpoints[{owner}] does: leave it out"
+            )
+
+
+def _urls(name: str, upstream: UpstreamSettings) -> Iterator[tuple[Path, str]]:
+    """Every URL of an upstream, and what leads to it in the settings."""
+    if upstream.url:
+        yield ("upstreams", name, "url"), upstream.url
+    for index, endpoint in enumerate(upstream.endpoints or ()):
+        yield ("upstreams", name, "endpoints", index, "url"), endpoint.url
 
 
 def _names_taken_twice(settings: Settings) -> Iterator[Problem]:
@@ -63,12 +95,13 @@ def _names_taken_twice(settings: Settings) -> Iterator[Problem]:
 
 def _servers_named_twice(settings: Settings) -> Iterator[Problem]:
     owners: dict[tuple[str, int, str], str] = {}
-    for name, upstream in settings.upstreams.items():
-        owner = owners.setdefault(_server(upstream.url), name)
+    places = [(name, *found) for name, upstream in settings.upstreams.items() for found in _urls(name, upstream)]
+    for name, place, url in places:
+        owner = owners.setdefault(_server(url), name)
         if owner != name:
             yield Problem(
-                ("upstreams", name, "url"),
-                f"leads where that of {owner} does: upstreams {owner} and {name} are the same server, "
+                place,
+                f"leads where that of {owner} does: upstreams {owner} and {name} have the same server, "
                 "each has its own queue, so together they may exceed its slots",
             )
 
@@ -83,16 +116,30 @@ def _server(url: str) -> tuple[str, int, str]:
 
 def _oddities(name: str, upstream: UpstreamSettings) -> Iterator[Problem]:
     path: Path = ("upstreams", name)
+    yield from _idle_bound(path, upstream)
     has_key = bool(upstream.api_key_env or upstream.api_key_file)
     if upstream.forward_auth and has_key:
         yield Problem((*path, "forward_auth"), "passes the client's own key on, so this upstream's key is not used")
     if has_key and {"authorization", "x-api-key"} & upstream.headers.keys():
         yield Problem((*path, "headers"), "has a header that holds a key, beside this upstream's key")
-    if urlsplit(upstream.url).path.endswith("/v1"):
-        yield Problem(
-            (*path, "url"),
-            "ends with /v1, which every path of a request begins with, so requests go to .../v1/v1/messages: "
-            "leave it out",
-        )
-    if upstream.ca_file and upstream.url.startswith("http:"):
-        yield Problem((*path, "ca_file"), "is not used, since the URL is not https")
+    for place, url in _urls(name, upstream):
+        if urlsplit(url).path.endswith("/v1"):
+            yield Problem(
+                place,
+                "ends with /v1, which every path of a request begins with, so requests go to .../v1/v1/messages: "
+                "leave it out",
+            )
+    if upstream.ca_file and not any(url.startswith("https:") for _, url in _urls(name, upstream)):
+        yield Problem((*path, "ca_file"), "is not used, since no URL is https")
+
+
+def _idle_bound(path: Path, upstream: UpstreamSettings) -> Iterator[Problem]:
+    counts = [endpoint.max_concurrent for endpoint in upstream.endpoints or ()]
+    told = [count for count in counts if count != "auto"]
+    if (
+        counts
+        and len(told) == len(counts)
+        and upstream.max_concurrent != "auto"
+        and upstream.max_concurrent > sum(told)
+    ):
+        yield Problem((*path, "max_concurrent"), "is more than the endpoints take together, so it bounds nothing")

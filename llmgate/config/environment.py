@@ -5,7 +5,7 @@ case. A NAME is the upstream of exactly that name, else the one upstream whose n
 and everything but letters and digits is taken as an underscore (LLMGATE_UPSTREAMS__VLLM_A100__URL means vllm-a100),
 else a new upstream of that name. Variables without a double underscore are no settings: LLMGATE_CONFIG is known, and
 the others are told as odd.
-Lists are JSON or separated by commas; tables are JSON or name=value separated by commas.
+Lists are JSON or separated by commas, lists of tables JSON; tables are JSON or name=value separated by commas.
 """
 
 import json
@@ -148,7 +148,8 @@ def _table(text: str, separator: str) -> dict[str, str] | str:
 def parse_upstream(text: str) -> dict[str, dict[str, Any]]:
     """`NAME=URL[,max_concurrent=1][,models=a|b]...` as {NAME: {"url": URL, ...}}, for overrides["upstreams"].
 
-    max_concurrent may be left out: load() then takes a file's, else "auto". SettingsError says what is wrong.
+    max_concurrent may be left out: load() then takes a file's, else "auto". SettingsError says what is wrong. Several
+    endpoints are not to be had here: their tables would need signs of their own between the commas.
     """
     name, equals, rest = text.partition("=")
     url, *pairs = rest.split(",")
@@ -160,8 +161,10 @@ def parse_upstream(text: str) -> dict[str, dict[str, Any]]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         key = key.strip()
+        if key == "endpoints":
+            raise SettingsError(f"llmgate: --upstream {name}: endpoints need a settings file, see llmgate.toml(5)")
         if not equals or key not in UpstreamSettings.model_fields or key in values:
-            known = ", ".join(key for key in UpstreamSettings.model_fields if key != "url")
+            known = ", ".join(key for key in UpstreamSettings.model_fields if key not in ("url", "endpoints"))
             raise SettingsError(f"llmgate: --upstream {name}: after the URL comes KEY=VALUE, each KEY once, of {known}")
         values[key] = from_text(UpstreamSettings, key, value, "|")
     return {name: values}

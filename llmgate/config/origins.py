@@ -38,12 +38,17 @@ class Origins:
         path = problem.path
         if _has(self.overrides, path):
             return 2, 0, f"{COMMAND_LINE}: {problem}"
-        if path in self.environment.names:
-            return 1, 0, f"environment variable {self.environment.names[path]}: {problem}"
+        if variable := self._variable(path):
+            return 1, 0, f"environment variable {variable}: {problem}"
         written = dataclasses.replace(problem, path=self.plain.as_written(path))
         if written.path in lines or written.path[:-1] in lines:
             return self._in_file(written, lines)
         return self._of_table(problem)
+
+    def _variable(self, path: Path) -> str | None:
+        """The variable that sets what `path` leads to, or the list that it is in."""
+        names = self.environment.names
+        return next((names[path[:size]] for size in range(len(path), 0, -1) if path[:size] in names), None)
 
     def _in_file(self, problem: Problem, lines: Mapping[Path, int]) -> tuple[int, int, str]:
         known = [lines[problem.path[:size]] for size in range(len(problem.path), 0, -1) if problem.path[:size] in lines]
@@ -60,8 +65,11 @@ class Origins:
 
 
 def _has(values: Mapping[str, Any], path: Path) -> bool:
+    """Whether `path` leads to a value, or into a list, which is always taken as a whole."""
     found: Any = values
     for part in path:
+        if isinstance(found, list):
+            return True
         if not isinstance(found, Mapping) or part not in found:
             return False
         found = found[part]

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from llmgate.config.problems import Path, Problem, dotted
-from llmgate.config.settings import Settings, UpstreamSettings
+from llmgate.config.settings import EndpointSettings, Settings, UpstreamSettings
 
 _WORDS = {
     "bool_type": "must be true or false",
@@ -25,11 +25,18 @@ def find_refusals(error: ValidationError) -> list[Problem]:
     """One problem for each thing that pydantic refused; a missing key that was only misspelt is told once."""
     refused = error.errors(include_url=False, include_input=False)
     meant = {
-        (*details["loc"][:-1], nearest(str(details["loc"][-1]), _model_at(details["loc"][:-1]).model_fields))
+        (*details["loc"][:-1], key)
         for details in refused
         if details["type"] == "extra_forbidden"
+        for key in _meant(details["loc"])
     }
     return [_problem(details) for details in refused if details["type"] != "missing" or details["loc"] not in meant]
+
+
+def _meant(path: Path) -> tuple[str, ...]:
+    """The keys that are not missing if the unknown one at `path` is put right."""
+    near = nearest(str(path[-1]), _model_at(path[:-1]).model_fields)
+    return ("url", "max_concurrent") if near == "endpoints" else (near,) if near else ()
 
 
 def _problem(details: Any) -> Problem:
@@ -54,7 +61,7 @@ def _model_at(path: Path) -> type[BaseModel]:
     if not path:
         return Settings
     if path[0] == "upstreams":
-        return UpstreamSettings
+        return EndpointSettings if "endpoints" in path[2:] else UpstreamSettings
     annotation = Settings.model_fields[str(path[0])].annotation
     return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else Settings
 

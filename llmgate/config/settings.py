@@ -9,7 +9,19 @@ The reload class says whether a changed value is taken on by a reload ("live") o
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, StrictBool
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    StrictBool,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
+from pydantic_core import PydanticKnownError
 
 from llmgate.config import values
 from llmgate.config.frozen import FrozenDict
@@ -171,10 +183,45 @@ class Log(Section):
     )
 
 
-class UpstreamSettings(Section):
-    """One upstream: a server, and the one queue in front of it."""
+class EndpointSettings(Section):
+    """One of several servers that serve the same models behind one queue."""
 
     url: Annotated[str, BeforeValidator(values.parse_url)] = Field(
+        description="Base URL of this server, http or https; its path is put in front of every request's path.",
+        json_schema_extra=RESTART,
+    )
+    max_concurrent: Annotated[int | Literal["auto"], BeforeValidator(values.parse_endpoint_max_concurrent)] = Field(
+        description='Requests at this server at once, at most, 1 or more; "auto" = as many slots as it says it has.',
+        json_schema_extra=LIVE,
+    )
+
+
+def _required_unless_endpoints(instead: str) -> WrapValidator:
+    """Without endpoints the key is missing, as any other that must be there; beside them, left out is `instead`."""
+
+    def validate(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+        if value is not None and value != "":
+            return handler(value)
+        # Endpoints that were refused are not among the data: they are told, and that they stand there is enough here.
+        if info.data.get("endpoints", ()) is None:
+            raise PydanticKnownError("missing")
+        return instead
+
+    return WrapValidator(validate)
+
+
+class UpstreamSettings(Section):
+    """One upstream: a server, or several endpoints, and the one queue in front."""
+
+    # First, since whether the next two may be left out depends on it.
+    endpoints: Annotated[tuple[EndpointSettings, ...] | None, BeforeValidator(values.parse_endpoints)] = Field(
+        default=None,
+        description="Several servers of the same models instead of url, each a table of url and max_concurrent.",
+        json_schema_extra=RESTART,
+    )
+    url: Annotated[str, BeforeValidator(values.parse_url), _required_unless_endpoints("")] = Field(
+        default=None,
+        validate_default=True,
         description="Base URL of the server, http or https; its path is put in front of every request's path.",
         json_schema_extra=RESTART,
     )
@@ -193,7 +240,11 @@ class UpstreamSettings(Section):
         description="Further names for models: what a client may ask for = the model that the server is asked for.",
         json_schema_extra=LIVE,
     )
-    max_concurrent: Annotated[int | Literal["auto"], BeforeValidator(values.parse_max_concurrent)] = Field(
+    max_concurrent: Annotated[
+        int | Literal["auto"], BeforeValidator(values.parse_max_concurrent), _required_unless_endpoints("auto")
+    ] = Field(
+        default=None,
+        validate_default=True,
         description='Requests at the server at once, at most (as its --parallel); "auto" = its slots, 0 = not gated.',
         json_schema_extra=LIVE,
     )
@@ -210,6 +261,11 @@ class UpstreamSettings(Section):
     queue_timeout_nonstream: Clock = Field(
         default=270.0,
         description="Longest wait in seconds without a stream, unless queue_timeout is shorter; 0 = no other limit.",
+        json_schema_extra=LIVE,
+    )
+    on_down: Literal["hold", "fail"] = Field(
+        default="hold",
+        description='While no server takes a request: "hold" = who comes waits until one does, "fail" = is refused.',
         json_schema_extra=LIVE,
     )
     connect_timeout: Clock = Field(
@@ -234,7 +290,17 @@ class UpstreamSettings(Section):
     )
     release_timeout: Duration = Field(
         default=1.0,
-        description="Seconds after a request that ended early in which its slot is still taken as busy; 0 = none.",
+        description="Seconds from an early end to a free slot; to an alarm only, where the server tells its slots.",
+        json_schema_extra=LIVE,
+    )
+    stall_alarm: Clock = Field(
+        default=600.0,
+        description="Seconds in which no slot fell free although somebody waits, then an alarm is raised; 0 = none.",
+        json_schema_extra=LIVE,
+    )
+    force_stream: StrictBool = Field(
+        default=True,
+        description="Whether the server is always asked for a stream: then who leaves frees the slot at once.",
         json_schema_extra=LIVE,
     )
     transport: Literal["native", "httpx"] = Field(
@@ -282,6 +348,23 @@ class UpstreamSettings(Section):
         description='Path of a PEM file with the certificates to trust for https; "" = those of the system.',
         json_schema_extra=RESTART,
     )
+
+    @property
+    def all_endpoints(self) -> tuple[EndpointSettings, ...]:
+        """Every server of this upstream, at least one; a single `url` is one endpoint with the upstream's own limit.
+
+        max_concurrent is 0 there if the upstream is not gated. The upstream's own is the bound on all together:
+        with `endpoints`, "auto" is no bound beyond their sum.
+        """
+        if self.endpoints is not None:
+            return self.endpoints
+        # Not validated: no endpoint of a file may be 0.
+        return (EndpointSettings.model_construct(url=self.url, max_concurrent=self.max_concurrent),)
+
+    @property
+    def display_url(self) -> str:
+        """The URL, or those of all endpoints, for people to read."""
+        return ", ".join(endpoint.url for endpoint in self.all_endpoints)
 
     @property
     def nonstream_queue_timeout(self) -> float | None:

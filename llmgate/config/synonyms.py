@@ -1,6 +1,7 @@
 """Other spellings that a settings file may use: those of the plugin that llmgate grew from.
 
-`[providers.NAME]` for `[upstreams.NAME]`, and in it maxConcurrent, maxQueued and queueTimeoutMs (milliseconds).
+`[providers.NAME]` for `[upstreams.NAME]`, and in it and its endpoints maxConcurrent, maxQueued and queueTimeoutMs
+(milliseconds).
 """
 
 from collections.abc import Mapping
@@ -24,7 +25,9 @@ class Plain:
         self._merge_providers()
         upstreams = self.values.get("upstreams")
         if isinstance(upstreams, dict):
-            self.values["upstreams"] = {name: self._keys(name, table) for name, table in upstreams.items()}
+            self.values["upstreams"] = {
+                name: self._upstream(("upstreams", name), table) for name, table in upstreams.items()
+            }
 
     def as_written(self, path: Path) -> Path:
         """The path in the file that stands for `path`."""
@@ -48,15 +51,23 @@ class Plain:
             self.written |= {("upstreams", name): ("providers", name) for name in providers.keys() - upstreams.keys()}
             self.values["upstreams"] = {**providers, **upstreams}
 
-    def _keys(self, name: str, table: Any) -> Any:
+    def _upstream(self, path: Path, table: Any) -> Any:
+        plain = self._keys(path, table)
+        if isinstance(plain, dict) and isinstance(plain.get("endpoints"), list):
+            endpoints = enumerate(plain["endpoints"])
+            plain["endpoints"] = [self._keys((*path, "endpoints", index), endpoint) for index, endpoint in endpoints]
+        return plain
+
+    def _keys(self, path: Path, table: Any) -> Any:
+        """The table that `path` leads to, each of its keys under its own name."""
         if not isinstance(table, dict):
             return table
         plain: dict[str, Any] = {}
         for key, value in table.items():
             plain_key = _KEYS.get(str(key), str(key))
-            written = (*self.as_written(("upstreams", name)), key)
+            written = (*self.as_written(path), key)
             if plain_key != key:
-                self.written["upstreams", name, plain_key] = written
+                self.written[*path, plain_key] = written
                 if plain_key in table:
                     self.problems.append(Problem(written, f"is there a second time, as {plain_key}"))
                     continue

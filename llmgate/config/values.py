@@ -63,6 +63,25 @@ def parse_max_concurrent(value: object) -> object:
         raise BadValue('must be a whole number, 0 (not gated) or more, or "auto" (the server\'s own slots)') from None
 
 
+def parse_endpoint_max_concurrent(value: object) -> object:
+    """Not 0: of several servers behind one queue each has its limit."""
+    if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 1 << 31):
+        return value
+    raise BadValue('must be a whole number, 1 or more, or "auto" (the server\'s own slots)')
+
+
+def parse_endpoints(value: object) -> object:
+    """None is none; what one endpoint holds is for its model to check."""
+    if value is None:
+        return None
+    if not isinstance(value, list | tuple) or not value or any(isinstance(item, str) for item in value):
+        raise BadValue(
+            'must be a list of at least one table, such as [{ url = "http://gpu1:8000", max_concurrent = 4 }], '
+            "or as JSON in the environment"
+        )
+    return value
+
+
 def parse_max_queued(value: object) -> int | None:
     if value is None or value == "unlimited":
         return None

@@ -21,55 +21,62 @@ class EndpointStatistics(msgspec.Struct, frozen=True):
     up: bool = True
     in_flight: int = 0
     """Running and draining."""
+    reason: str = ""
+    """Why it is down, for a person."""
 
 
 class Endpoints:
     """All of one upstream. Only its gate calls what changes them."""
 
-    __slots__ = ("_caps", "_in_flight", "_sessions", "_up", "holds")
+    __slots__ = ("_caps", "_in_flight", "_reasons", "_sessions", "_up", "_usable", "holds")
 
     def __init__(self, caps: Mapping[str, int], *, holds: bool) -> None:
         """`caps` by name, in the order of the settings; `holds`: the queue is held while all are down."""
         self._caps = dict(caps)
         self.holds = holds
         self._up = dict.fromkeys(caps, True)
+        self._reasons = dict.fromkeys(caps, "")
         self._in_flight = dict.fromkeys(caps, 0)
+        self._usable = list(caps)
+        """Those that may take a request if they have room: known beforehand, so that asking is cheap."""
         self._sessions: OrderedDict[str, str] = OrderedDict()
 
     @property
     def held(self) -> bool:
         """Nobody may be let in, because no server is there to take anybody."""
-        return self.holds and not any(self._up.values())
+        return not self._usable
 
-    def has_room(self) -> bool:
-        """Whether one of them may take a request."""
-        return any(self._is_open(name) for name in self._caps)
+    def is_up(self, name: str) -> bool:
+        """Whether it is there, as far as is known."""
+        return self._up[name]
 
-    def choose(self, session: str) -> str:
-        """Which of those with room takes this request; ValueError where none has."""
-        last = self._sessions.get(session) if session else None
-        if last is not None and self._is_open(last):
-            return last
-        return min((name for name in self._caps if self._is_open(name)), key=self._load)
-
-    def take(self, name: str, session: str) -> None:
-        """A request goes there."""
+    def take(self, session: str) -> str | None:
+        """Which of them takes the next request, which is of this session; None where none has room."""
+        usable = self._usable
+        name = usable[0] if len(usable) == 1 else self._choose(session)
+        if name is None:
+            return None
+        cap = self._caps[name]
+        if cap and self._in_flight[name] >= cap:
+            return None
         self._in_flight[name] += 1
         if session and len(self._caps) > 1:
-            self._sessions[session] = name
-            self._sessions.move_to_end(session)
-            if len(self._sessions) > _SESSIONS_KEPT:
-                self._sessions.popitem(last=False)
+            self._remember(session, name)
+        return name
 
     def give_back(self, name: str) -> None:
         """It is free of one."""
         self._in_flight[name] -= 1
 
-    def set_up(self, name: str, up: bool) -> bool:
-        """Whether this changed it."""
-        changed = self._up[name] is not up
+    def set_up(self, name: str, up: bool, reason: str) -> bool:
+        """Whether this changed it. `reason` is kept while it is down."""
+        if self._up[name] is up:
+            return False
         self._up[name] = up
-        return changed
+        self._reasons[name] = "" if up else reason
+        those_up = [name for name in self._caps if self._up[name]]
+        self._usable = those_up if those_up or self.holds else list(self._caps)
+        return True
 
     def set_cap(self, name: str, max_concurrent: int) -> bool:
         """Whether this changed it. A lower one ends nothing."""
@@ -80,14 +87,25 @@ class Endpoints:
     def statistics(self) -> dict[str, EndpointStatistics]:
         """By name, in the order of the settings."""
         return {
-            name: EndpointStatistics(cap, self._up[name], self._in_flight[name]) for name, cap in self._caps.items()
+            name: EndpointStatistics(cap, self._up[name], self._in_flight[name], self._reasons[name])
+            for name, cap in self._caps.items()
         }
 
-    def _is_open(self, name: str) -> bool:
+    def _choose(self, session: str) -> str | None:
+        last = self._sessions.get(session)
+        if last in self._usable and self._has_room(last):
+            return last
+        return min(filter(self._has_room, self._usable), key=self._load, default=None)
+
+    def _remember(self, session: str, name: str) -> None:
+        self._sessions[session] = name
+        self._sessions.move_to_end(session)
+        if len(self._sessions) > _SESSIONS_KEPT:
+            self._sessions.popitem(last=False)
+
+    def _has_room(self, name: str) -> bool:
         cap = self._caps[name]
-        if cap and self._in_flight[name] >= cap:
-            return False
-        return self._up[name] or not (self.holds or any(self._up.values()))
+        return not cap or self._in_flight[name] < cap
 
     def _load(self, name: str) -> float:
         return self._in_flight[name] / (self._caps[name] or 1)

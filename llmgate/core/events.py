@@ -149,6 +149,8 @@ class EndpointChanged(Event, frozen=True):
     up: bool
     max_concurrent: int
     """0 = no bound of its own."""
+    old_up: bool
+    old_max_concurrent: int
     reason: str = ""
     """Why it is down, for a person."""
 
@@ -186,7 +188,6 @@ class Tally:
 
     __slots__ = (
         "_admitted",
-        "_alarms",
         "_draining",
         "_limits",
         "_mode",
@@ -194,13 +195,15 @@ class Tally:
         "_queued",
         "_running",
         "_waiting",
+        "alarms",
     )
 
     def __init__(self, limits: Limits) -> None:
         self._limits, self._mode = limits, Mode.OPEN
         self._waiting = self._running = self._draining = self._queued = self._admitted = 0
         self._outcomes: dict[Outcome, int] = {}
-        self._alarms: dict[Alarm, str] = {}
+        self.alarms: dict[Alarm, str] = {}
+        """Those that last; only to be looked at."""
 
     def apply(self, event: Event) -> None:
         """Takes in one event; they must come in the order of their numbers."""
@@ -240,16 +243,11 @@ class Tally:
             case ModeChanged(new=mode):
                 self._mode = mode
             case AlarmRaised(alarm=alarm, text=text):
-                self._alarms[alarm] = text
+                self.alarms[alarm] = text
             case AlarmCleared(alarm=alarm):
-                del self._alarms[alarm]
+                del self.alarms[alarm]
             case _:
                 pass
-
-    @property
-    def alarms(self) -> dict[Alarm, str]:
-        """Those that last; only to be looked at."""
-        return self._alarms
 
     def _count(self, outcome: Outcome) -> None:
         self._outcomes[outcome] = self._outcomes.get(outcome, 0) + 1
@@ -265,5 +263,5 @@ class Tally:
             queued=self._queued,
             admitted=self._admitted,
             outcomes=dict(self._outcomes),
-            alarms=dict(self._alarms),
+            alarms=dict(self.alarms),
         )

@@ -92,6 +92,8 @@ class Gate:
         self._line: Line[Ticket] = Line()
         self._in_flight = 0
         self._paused = self._closed = self._dismisses = False
+        self._stands = False
+        """Admits nobody, whatever is free: it is paused, or no server is there."""
         self._stuck_since: float | None = None
         """Since when somebody waits and no slot fell free; None: nobody waits for a slot."""
         self._mode = Mode.OPEN
@@ -116,10 +118,12 @@ class Gate:
         self._tickets += 1
         ticket = Ticket(self._tickets, caller, now)
         ticket.deadline = self._deadline(now, max_wait)
-        if not self._line and self._may_admit():
-            self._admit(ticket, now, queued=False)
-            return ticket
-        self._queue(ticket, now, max_wait)
+        endpoint = self._endpoints.take(caller.session) if not self._line and self._may_admit() else None
+        if endpoint is None:
+            self._queue(ticket, now, max_wait)
+            self._watch_for_a_stall(now)
+        else:
+            self._admit(ticket, endpoint, now, queued=False)
         return ticket
 
     def leave(self, ticket: Ticket, now: float, outcome: Outcome) -> None:
@@ -207,19 +211,19 @@ class Gate:
         everybody waiting.
         """
         self._handle_due(now)
-        changed = up is not None and self._endpoints.set_up(name, up)
+        old = self._endpoints.statistics()[name]
+        changed = up is not None and self._endpoints.set_up(name, up, reason)
         if max_concurrent is not None:
             changed = self._endpoints.set_cap(name, max_concurrent) or changed
         if changed:
-            told = self._endpoints.statistics()[name]
-            self._note(EndpointChanged(self._next(), now, self.upstream, name, told.up, told.max_concurrent, reason))
+            self._note_endpoint(name, old, now)
             self._change_mode(now)
         self._settle(now)
 
     def raise_alarm(self, alarm: Alarm, text: str, now: float) -> None:
-        """It lasts until `clear_alarm`; another text replaces the old one without a word."""
+        """It lasts until `clear_alarm`. The same again is nothing new; another text is, and replaces the old one."""
         self._handle_due(now)
-        if alarm not in self._tally.alarms:
+        if self._tally.alarms.get(alarm) != text:
             self._note(AlarmRaised(self._next(), now, self.upstream, alarm, text))
         self._settle(now)
 
@@ -246,8 +250,10 @@ class Gate:
 
     def next_deadline(self) -> float | None:
         """When `handle_timer` must be called next; None = not until something else happens."""
-        dues = (self._timers.next(), self._stall_due())
-        return min((due for due in dues if due is not None), default=None)
+        due, stall = self._timers.next(), self._stall_due()
+        if due is None or stall is None:
+            return stall if due is None else due
+        return min(due, stall)
 
     def take_events(self) -> list[Event]:
         """What happened since the last call, in order."""
@@ -278,6 +284,10 @@ class Gate:
         """The gate at this moment."""
         return self._tally.statistics()
 
+    def is_up(self, endpoint: str) -> bool:
+        """Whether that server is there, as far as is known."""
+        return self._endpoints.is_up(endpoint)
+
     def endpoints(self) -> dict[str, EndpointStatistics]:
         """Its servers at this moment, in the order of the settings."""
         return self._endpoints.statistics()
@@ -297,30 +307,34 @@ class Gate:
     # ---- inside
 
     def _may_admit(self) -> bool:
-        if self._paused or self._endpoints.held:
-            return False
         cap = self._limits.max_concurrent
-        return (cap == 0 or self._in_flight < cap) and self._endpoints.has_room()
+        return not self._stands and (cap == 0 or self._in_flight < cap)
 
     def _settle(self, now: float) -> None:
-        while self._line and self._may_admit():
-            ticket = self._line.head()
-            self._line.remove(ticket)
-            self._timers.drop(ticket)
-            self._admit(ticket, now, queued=True)
-        if self._line:
-            self._watch_for_a_stall(now)
-        elif self._stuck_since is not None:
+        while self._line:
+            if not (self._may_admit() and self._admit_head(now)):
+                self._watch_for_a_stall(now)
+                return
+        if self._stuck_since is not None:
             self._end_stall(now)
 
-    def _admit(self, ticket: Ticket, now: float, *, queued: bool) -> None:
+    def _admit_head(self, now: float) -> bool:
+        """Whether an endpoint has room for it."""
+        ticket = self._line.head()
+        endpoint = self._endpoints.take(ticket.caller.session)
+        if endpoint is None:
+            return False
+        self._line.remove(ticket)
+        self._timers.drop(ticket)
+        self._admit(ticket, endpoint, now, queued=True)
+        return True
+
+    def _admit(self, ticket: Ticket, endpoint: str, now: float, *, queued: bool) -> None:
         self._in_flight += 1
-        session = ticket.caller.session
-        ticket.endpoint = self._endpoints.choose(session)
-        self._endpoints.take(ticket.endpoint, session)
+        ticket.endpoint = endpoint
         ticket.state, ticket.admitted_at = State.RUNNING, now
         waited = now - ticket.entered_at
-        self._note(Admitted(*self._about(ticket, now), queued, waited, ticket.endpoint))
+        self._note(Admitted(*self._about(ticket, now), queued, waited, endpoint))
 
     def _queue(self, ticket: Ticket, now: float, max_wait: float | None) -> None:
         limit = self._limits.max_queued
@@ -360,7 +374,9 @@ class Gate:
         ticket.state = State.GONE
         self._in_flight -= 1
         self._endpoints.give_back(ticket.endpoint)
-        self._end_stall(now)
+        self._stuck_since = None
+        if self._tally.alarms:
+            self._clear_alarm("stalled", now)
         self._note(Released(*self._about(ticket, now), outcome, self._ran(ticket, now)))
 
     def _stand_by_order(self, ticket: Ticket) -> None:
@@ -374,6 +390,9 @@ class Gate:
             self._line.push_front(earlier)
 
     def _change_mode(self, now: float) -> None:
+        self._stands = self._paused or self._endpoints.held
+        if self._stands:
+            self._end_stall(now)
         if self._closed:
             mode = Mode.CLOSED
         elif self._paused:
@@ -383,6 +402,11 @@ class Gate:
         if mode is not self._mode:
             old, self._mode = self._mode, mode
             self._note(ModeChanged(self._next(), now, self.upstream, old, mode))
+
+    def _note_endpoint(self, name: str, old: EndpointStatistics, now: float) -> None:
+        new = self._endpoints.statistics()[name]
+        changes = new.up, new.max_concurrent, old.up, old.max_concurrent
+        self._note(EndpointChanged(self._next(), now, self.upstream, name, *changes, new.reason))
 
     @staticmethod
     def _ran(ticket: Ticket, now: float) -> float:
@@ -403,15 +427,20 @@ class Gate:
 
     def _watch_for_a_stall(self, now: float) -> None:
         """Somebody waits. Arrivals do not begin it anew, only a slot that falls free does."""
-        if self._paused or self._endpoints.held:
-            self._end_stall(now)
-        elif self._stuck_since is None:
+        if self._stuck_since is None and not self._stands:
             self._stuck_since = now
 
     def _stall_due(self) -> float | None:
-        if self._stuck_since is None or self._limits.stall_alarm is None or "stalled" in self._tally.alarms:
+        after = self._limits.stall_alarm
+        if self._stuck_since is None or after is None or "stalled" in self._tally.alarms:
             return None
-        return self._stuck_since + self._limits.stall_alarm
+        return self._stuck_since + after
+
+    def _raise_if_stalled(self, now: float) -> None:
+        stall = self._stall_due()
+        if stall is not None and stall <= now:
+            text = "stalled: requests wait, and no slot fell free for as long as stall_alarm says"
+            self._note(AlarmRaised(self._next(), now, self.upstream, "stalled", text))
 
     def _end_stall(self, now: float) -> None:
         self._stuck_since = None
@@ -424,12 +453,16 @@ class Gate:
     # ---- what is due
 
     def _handle_due(self, now: float) -> None:
+        if self._timers.soonest <= now:
+            self._end_due(now)
+        if self._stuck_since is not None:
+            self._raise_if_stalled(now)
+
+    def _end_due(self, now: float) -> None:
         while (ticket := self._timers.take_due(now)) is not None:
             if ticket.state is State.WAITING:
                 self._leave_line(ticket, now, "queue_timeout")
             else:
                 self._release(ticket, now, None)
-        stall = self._stall_due()
-        if stall is not None and stall <= now:
-            text = "stalled: requests wait, and no slot fell free for as long as stall_alarm says"
-            self._note(AlarmRaised(self._next(), now, self.upstream, "stalled", text))
+        if not self._line:
+            self._end_stall(now)

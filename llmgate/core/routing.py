@@ -1,4 +1,6 @@
-"""Which upstream serves a model: exact name, then alias, then the most specific glob, then the default upstream."""
+"""Which upstream serves a model: exact name, then alias, then both with Ollama's tag `:latest` added or left out, then
+the most specific glob, then the default upstream.
+"""
 
 import fnmatch
 import re
@@ -7,6 +9,9 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from llmgate.errors import UnknownModel
+
+LATEST = ":latest"
+"""The tag of Ollama that a name without a tag stands for."""
 
 _NAMES_TOLD = 20
 _WILDCARD = re.compile(r"[*?]|\[!?.[^]]*\]")
@@ -50,7 +55,7 @@ class Routes:
 
     def find(self, model: str) -> Route:
         """The route of a model; UnknownModel names those that are known."""
-        route = self._exact.get(model) or self._aliases.get(model)
+        route = self._named(model) or self._named(other_tag(model))
         if route is not None:
             return route
         for pattern, upstream in self._globs:
@@ -59,6 +64,9 @@ class Routes:
         if self._default:
             return Route(self._default, model)
         raise UnknownModel(f"llmgate: no upstream serves the model {model!r}; {_known(self.models())} (UNKNOWN_MODEL)")
+
+    def _named(self, model: str) -> Route | None:
+        return self._exact.get(model) or self._aliases.get(model)
 
     def models(self) -> list[tuple[str, Route]]:
         """Every name that can be listed (globs cannot), aliases included, in the order of the settings."""
@@ -71,6 +79,16 @@ class Routes:
 def is_glob(model: str) -> bool:
     """Whether a name in the settings is a pattern."""
     return any(letter in model for letter in "*?[")
+
+
+def other_tag(model: str) -> str:
+    """The other way to write a name: "llama3" and "llama3:latest" are one. "" where another tag leaves no other way.
+
+    A tag follows the last slash: "host:5000/llama3" has none.
+    """
+    if model.endswith(LATEST):
+        return model.removesuffix(LATEST)
+    return "" if ":" in model.rpartition("/")[2] else model + LATEST
 
 
 def _specificity(glob: str) -> tuple[int, int, bool]:

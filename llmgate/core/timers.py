@@ -1,6 +1,7 @@
 """When whose wait or draining ends: a heap in which those who left are struck out later, so that leaving is cheap."""
 
 import heapq
+import math
 from typing import Generic, Protocol, TypeVar
 
 _DEAD_KEPT = 64
@@ -21,12 +22,14 @@ Member = TypeVar("Member", bound=Timed)
 class Timers(Generic[Member]):
     """Of one gate."""
 
-    __slots__ = ("_count", "_dead", "_heap")
+    __slots__ = ("_count", "_dead", "_heap", "soonest")
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Member]] = []
         self._count = 0
         self._dead = 0
+        self.soonest = math.inf
+        """Nothing is due before: a cheap look, before `take_due` is asked."""
 
     def set(self, member: Member, due: float | None) -> None:
         """It has none yet; None = never."""
@@ -35,6 +38,7 @@ class Timers(Generic[Member]):
             entry = (due, self._count, member)
             member.timer = entry
             heapq.heappush(self._heap, entry)
+            self.soonest = self._heap[0][0]
 
     def drop(self, member: Member) -> None:
         """Its end came otherwise."""
@@ -54,6 +58,7 @@ class Timers(Generic[Member]):
             entry[2].timer = None
             self._strike_out_dead()
             return entry[2]
+        self.soonest = self._heap[0][0] if self._heap else math.inf
         return None
 
     def next(self) -> float | None:

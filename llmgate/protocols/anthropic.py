@@ -146,13 +146,14 @@ class MessagesSurface:
         return replace_model(body, model)
 
     def queue_frame(self, position: QueuePosition, opening: Opening) -> bytes:
-        """The event `queue`; eta_ms is left out while there is no estimate."""
+        """The event `queue`; eta_ms is left out while there is no estimate, state while there is nothing to tell."""
         if opening.manner == "comments":
             return comment(position)
         eta = "" if position.eta_ms is None else f',"eta_ms":{position.eta_ms}'
+        state = f',"state":"{position.state}"' if position.state else ""
         return (
             f'event: queue\ndata: {{"type":"ping","position":{position.position},"depth":{position.depth},'
-            f'"waited_ms":{position.waited_ms}{eta}}}\n\n'
+            f'"waited_ms":{position.waited_ms}{eta}{state}}}\n\n'
         ).encode()
 
     def heartbeat(self, position: QueuePosition | None, opening: Opening) -> bytes:  # noqa: ARG002  the same for all

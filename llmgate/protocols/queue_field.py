@@ -10,8 +10,12 @@ class QueueField(msgspec.Struct, frozen=True):
 
     position: int
     depth: int
+    state: str | msgspec.UnsetType = msgspec.UNSET
+    """As in QueuePosition, left out while there is nothing to tell."""
 
 
 def queue_field(position: QueuePosition | None) -> QueueField | msgspec.UnsetType:
     """UNSET, which is left out of the JSON, while there is no position to tell."""
-    return msgspec.UNSET if position is None else QueueField(position.position, position.depth)
+    if position is None:
+        return msgspec.UNSET
+    return QueueField(position.position, position.depth, position.state or msgspec.UNSET)

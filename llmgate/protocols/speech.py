@@ -13,6 +13,10 @@ Kind = Literal["auto", "llama-server", "ollama", "vllm", "openai", "anthropic"]
 MESSAGES_PATH: Final = "/v1/messages"
 CHAT_PATH: Final = "/v1/chat/completions"
 
+NO_SUCH_PATH: Final = (404, 405, 501)
+LOADING: Final = (502, 503)
+"""The statuses of which `is_no_such_path` and `is_loading` may be true."""
+
 _OPENAI = dict.fromkeys((CHAT_PATH, "/v1/completions", "/v1/embeddings"), True)
 _OLLAMA = ("/api/chat", "/api/generate", "/api/embed")
 
@@ -31,14 +35,16 @@ _SPOKEN: Final[dict[Kind, dict[str, bool]]] = {
 
 
 class Speech:
-    """One server's. `kind` is set once it is known, `messages` once the server answered for it."""
+    """One server's. `kind` is set once it is known, the others once the server answered for them."""
 
-    __slots__ = ("kind", "messages")
+    __slots__ = ("counts", "kind", "messages")
 
     def __init__(self, kind: Kind = "auto") -> None:
         self.kind: Kind = kind
         self.messages: bool | None = None
         """Whether it answers POST /v1/messages; None: it was not asked."""
+        self.counts = True
+        """Whether POST /v1/messages/count_tokens is worth asking; not once it said that there is no such path."""
 
     def speaks(self, path: str) -> bool | None:
         """Whether it answers this path of a surface, without prefix; None: it must be asked."""
@@ -48,7 +54,7 @@ class Speech:
 
     def forget(self) -> None:
         """What it answered: it may have come back as another version."""
-        self.messages = None
+        self.messages, self.counts = None, True
 
 
 def is_no_such_path(status: int, body: bytes) -> bool:
@@ -58,3 +64,11 @@ def is_no_such_path(status: int, body: bytes) -> bool:
     nothing else. OpenAI, vLLM and Ollama answer 404 for an unknown model too, and name the model then.
     """
     return status in (405, 501) or (status == 404 and b"model" not in body.lower())
+
+
+def is_loading(status: int, body: bytes) -> bool:
+    """Whether the server says that it did not begin the request, since its model is still being loaded.
+
+    llama-server: 503 "Loading model"; proxies in front of servers that start answer 502 or 503 in like words.
+    """
+    return status in LOADING and b"loading" in body.lower()

@@ -23,6 +23,10 @@ class QueuePosition(Protocol):
     def waited_ms(self) -> int: ...
     @property
     def eta_ms(self) -> int | None: ...
+    @property
+    def state(self) -> str:
+        """ "upstream_down" while nobody moves because the server is not there, else ""."""
+        ...
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):

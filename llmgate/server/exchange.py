@@ -7,17 +7,19 @@ A client that leaves cancels this task, from `_client_gone`, in whatever state i
 """
 
 import asyncio
+import enum
 import logging
+import time
 from collections.abc import Callable
 
 from starlette.types import Receive, Scope, Send
 
-from llmgate.admission.base import Place
+from llmgate.admission.base import LOADING_MODEL, NO_CONNECTION, Place
 from llmgate.config.settings import UpstreamSettings
 from llmgate.core.caller import Caller
 from llmgate.core.routing import Route
-from llmgate.errors import ClientStalled, GateError, Outcome, UpstreamFailed
-from llmgate.protocols.speech import is_no_such_path
+from llmgate.errors import ClientStalled, GateError, Outcome, UpstreamDown, UpstreamFailed
+from llmgate.protocols.speech import LOADING, NO_SUCH_PATH, Speech, is_loading, is_no_such_path
 from llmgate.protocols.surface import ModelRequest, Surface
 from llmgate.protocols.translate.request import Options
 from llmgate.protocols.way import Way
@@ -42,7 +44,7 @@ from llmgate.server.voice import Voice
 from llmgate.server.whole import Whole
 from llmgate.server.wishes import Wishes, read_wishes
 from llmgate.upstreams.answer import Answer, Done
-from llmgate.upstreams.upstream import Call, returned_headers
+from llmgate.upstreams.upstream import Call, Upstream, returned_headers
 
 logger = logging.getLogger("llmgate")
 
@@ -53,10 +55,18 @@ LARGEST_ERROR = 1024 * 1024
 GRACE_SECONDS = 0.25
 """How long the upstream may take to end a message after the end of the stream in it, when nobody listens any more."""
 
-NO_SUCH_PATH = (404, 405, 501)
-"""An answer with another status is never about the path: see protocols.speech."""
-
 _INTERNAL = "llmgate: an internal error, see the log of llmgate (INTERNAL)"
+
+
+class Verdict(enum.Enum):
+    """What a call to a server came to."""
+
+    PASSED_ON = "passed on"
+    """The client has its answer."""
+    OTHER_WAY = "other way"
+    """The server does not know the path: the slot is still there for another try."""
+    AGAIN = "again"
+    """Nothing of it was begun, since the server is not there: it waits again."""
 
 
 class Exchange:
@@ -78,7 +88,9 @@ class Exchange:
         "_relay",
         "_release_timeout",
         "_reply",
+        "_requeued",
         "_scope",
+        "_server",
         "_services",
         "_stopped_by",
         "_surface",
@@ -117,7 +129,11 @@ class Exchange:
         self._release_timeout = 0.0
         self._place: Place | None = None
         self._keeps_slot = False
-        """The call that is about to end taught that the request must be asked in another way."""
+        """What the answer says decides whether the request is asked again: until then its slot is not given back."""
+        self._requeued = False
+        """The call that just failed sent nothing: the request stands in the line again."""
+        self._server: Upstream | None = None
+        """Whom it was sent to last."""
         self._relay: Relay | None = None
         self._whole: Whole | None = None
         self._answer_status = 0
@@ -176,22 +192,25 @@ class Exchange:
         self._voice.upstream = route.upstream
         self._release_timeout = settings.release_timeout
         find_way = self._ways(request, route, settings)
-        way = find_way()
+        way = find_way(self._services.upstreams[route.upstream].speech)
         self._reply.on_stalled = self._client_stalled
         max_wait = self._max_wait(settings, stream=request.stream)
         async with self._services.admission.enter(route.upstream, self._caller(request), max_wait=max_wait) as place:
             self._place = place
             self._voice.take_place(place, model=request.model, streams=request.stream, wish=self._wishes.queue_events)
-            await self._wait(place)
-            await self._run(place, way, find_way, stream=request.stream)
+            verdict = Verdict.AGAIN
+            while verdict is not Verdict.PASSED_ON:
+                await self._wait(place)
+                verdict = await self._run(place, way, stream=request.stream)
+                if verdict is Verdict.OTHER_WAY:
+                    way = find_way(self._services.upstreams[place.endpoint].speech)
 
-    def _ways(self, request: ModelRequest, route: Route, settings: UpstreamSettings) -> Callable[[], Way]:
-        """Finds the way of this request, by what is known of the server when it is called."""
-        speech = self._services.upstreams[route.upstream].speech
+    def _ways(self, request: ModelRequest, route: Route, settings: UpstreamSettings) -> Callable[[Speech], Way]:
+        """Finds the way of this request to a server that speaks so."""
         options = Options(
             model=route.model, reasoning_history=settings.reasoning_history, server_tools=settings.server_tools
         )
-        return lambda: way_of(self._surface, self._path, request, speech, options, self._id)
+        return lambda speech: way_of(self._surface, self._path, request, speech, options, self._id)
 
     async def _wait(self, place: Place) -> None:
         """Until the slot is there; meanwhile the client is told where it stands."""
@@ -202,37 +221,57 @@ class Exchange:
                 place.leave(self._stopped_by.outcome)  # its block would take it for a client that left
             raise
 
-    async def _run(self, place: Place, way: Way, find_way: Callable[[], Way], *, stream: bool) -> None:
-        """The slot is there: asks the upstream, and once more in another way where it does not know this one."""
-        speech = self._services.upstreams[self._voice.upstream].speech
-        if way.path == self._path and speech.speaks(way.path) is False:
-            way = find_way()  # that was learnt while it waited
-        if await self._ask(place, way, stream=stream, learns=may_be_learnt(way.path, speech)):
-            return
-        speech.messages = False
-        await self._ask(place, find_way(), stream=stream, learns=False)
-
-    async def _ask(self, place: Place, way: Way, *, stream: bool, learns: bool) -> bool:
-        """False where the upstream does not know the path, and `learns`; then the slot is still there."""
+    async def _run(self, place: Place, way: Way, *, stream: bool) -> Verdict:
+        """The slot is there: asks the server."""
+        self._server = server = self._services.upstreams[place.endpoint]
+        if way.path == self._path and server.speech.speaks(way.path) is False:
+            return Verdict.OTHER_WAY  # that was learnt while it waited
         self._answer_status = 0
-        call = self._call(way)
+        call = self._call(way, server)
+        server.traffic.sent(self._id, time.monotonic())
         place.hand_over()
-        async with call as answer:
-            self._answer_status = answer.status
-            try:
-                if learns and answer.status in NO_SUCH_PATH:
-                    return await self._pass_refusal(answer)
-                await self._pass(answer, way, stream=stream)
-            except GateError as error:
-                self._outcome = self._outcome or error.outcome  # before the call is closed, which asks for it
+        try:
+            async with call as answer:
+                server.traffic.answered(self._id)
+                return await self._take(answer, place, way, stream=stream)
+        except UpstreamDown:
+            if not self._requeued:
                 raise
-        return True
+            self._requeued = False
+            return Verdict.AGAIN
 
-    def _call(self, way: Way) -> Call:
+    def _call(self, way: Way, server: Upstream) -> Call:
         target = way.path.encode("ascii") + (b"?" + self._query if self._query and way.keeps_query else b"")
         headers = way.headers(self._headers)
-        upstream = self._services.upstreams[self._voice.upstream]
-        return upstream.call(b"POST", target, headers, way.body, self._upstream_done, request_id=self._id)
+        return server.call(b"POST", target, headers, way.body, self._upstream_done, request_id=self._id)
+
+    async def _take(self, answer: Answer, place: Place, way: Way, *, stream: bool) -> Verdict:
+        """An answer's head is here."""
+        self._answer_status = answer.status
+        try:
+            if answer.status in NO_SUCH_PATH or answer.status in LOADING:
+                return await self._judge(answer, place, way)
+            place.note_up()
+            await self._pass(answer, way, stream=stream)
+        except GateError as error:
+            self._outcome = self._outcome or error.outcome  # before the call is closed, which asks for it
+            raise
+        return Verdict.PASSED_ON
+
+    async def _judge(self, answer: Answer, place: Place, way: Way) -> Verdict:
+        """An answer that may say that the request was not begun; if it does not, it is passed on."""
+        self._keeps_slot = True
+        body = await answer.read(LARGEST_ERROR)
+        server = self._server
+        if server is not None and is_no_such_path(answer.status, body) and may_be_learnt(way.path, server.speech):
+            server.speech.messages = False
+            return Verdict.OTHER_WAY
+        if is_loading(answer.status, body) and place.requeue(LOADING_MODEL):
+            return Verdict.AGAIN
+        self._voice.hush()
+        self._tell_upstream_error(answer, body)
+        place.leave(self._outcome_of(Done.ENDED, None))
+        return Verdict.PASSED_ON
 
     async def _pass(self, answer: Answer, way: Way, *, stream: bool) -> None:
         _check_coding(answer)
@@ -275,30 +314,32 @@ class Exchange:
             self._voice.open_stream([])
         self._reply.finish(body)
 
-    async def _pass_refusal(self, answer: Answer) -> bool:
-        """An answer that may say that the server does not know the path; if it says something else it is passed on."""
-        self._keeps_slot = True
-        body = await answer.read(LARGEST_ERROR)
-        if is_no_such_path(answer.status, body):
-            return False
-        self._voice.hush()
-        self._tell_upstream_error(answer, body)
-        return True
-
     def _tell_upstream_error(self, answer: Answer, body: bytes) -> None:
         self._voice.tell_upstream_error(answer.status, returned_headers(answer), body)
 
     # ---- the slot
 
     def _upstream_done(self, done: Done, error: GateError | None) -> None:
-        """The transport knows what became of the call: the slot is free, or drains."""
-        if self._place is None:
+        """The transport knows what became of the call: the slot is free, or drains, or is kept for another call."""
+        place = self._place
+        if place is None:
             return
-        if self._keeps_slot and done is Done.ENDED:
-            self._keeps_slot = False
-            self._place.take_back()
-            return
-        outcome = outcome_of(
+        if self._server is not None:
+            self._server.traffic.over(self._id)
+        keeps, self._keeps_slot = self._keeps_slot, False
+        if keeps and done is Done.ENDED:
+            place.take_back()
+        elif done is Done.UNSENT and self._outcome is None and isinstance(error, UpstreamDown):
+            self._requeued = place.requeue(NO_CONNECTION)
+            if not self._requeued:
+                place.leave(error.outcome)
+        elif done is Done.CUT:
+            self._services.drain(place, self._outcome_of(done, error), self._release_timeout)
+        else:
+            place.leave(self._outcome_of(done, error))
+
+    def _outcome_of(self, done: Done, error: GateError | None) -> Outcome:
+        return outcome_of(
             done,
             status=self._answer_status,
             told_end=self._has_told_end(done),
@@ -306,10 +347,6 @@ class Exchange:
             cut=self._outcome,
             error=error,
         )
-        if done is Done.CUT:
-            self._place.drain(outcome, self._release_timeout)
-        else:
-            self._place.leave(outcome)
 
     def _has_told_end(self, done: Done) -> bool | None:
         if self._whole is not None:

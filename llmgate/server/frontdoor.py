@@ -15,12 +15,16 @@ from starlette.types import Receive, Scope, Send
 
 from llmgate import __version__
 from llmgate.core.events import Mode
-from llmgate.errors import BadRequest, BodyTimeout, BodyTooLarge, GateError, MethodNotAllowed, NotFound
+from llmgate.errors import BadRequest, GateError, MethodNotAllowed, NotFound
+from llmgate.protocols.counting import COUNT_PATH
 from llmgate.protocols.surface import Surface
 from llmgate.protocols.surfaces import CHAT, MESSAGES, OLLAMA_CHAT, SURFACES
 from llmgate.server import models
-from llmgate.server.asgi import ClientLeft, headers_of, new_request_id, read_body
+from llmgate.server.asgi import ClientLeft, headers_of, read_body
+from llmgate.server.count import TokenCount
 from llmgate.server.exchange import Exchange
+from llmgate.server.passages import Passages
+from llmgate.server.refusal import refuse
 from llmgate.server.services import Services
 
 
@@ -40,6 +44,7 @@ class FrontDoor:
         self._surfaces: dict[str, tuple[Surface, str]] = {
             prefix + path: (surface, path) for prefix in prefixes for path, surface in SURFACES.items()
         }
+        self._passages = Passages(services, prefixes)
         self._app = Starlette(
             routes=[*self._own_paths()],
             exception_handlers={404: self._answer_not_found, 405: self._answer_wrong_method},
@@ -48,11 +53,11 @@ class FrontDoor:
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         found = self._surfaces.get(scope["path"]) if scope["type"] == "http" else None
         if found is None:
-            return self._app(scope, receive, send)
+            return (self._passages.find(scope) or self._app)(scope, receive, send)
         surface, path = found
         if scope["method"] != "POST":
             error = MethodNotAllowed("llmgate: this path takes POST only (METHOD_NOT_ALLOWED)")
-            return _answer_error(surface, error, {"allow": "POST"})(scope, receive, send)
+            return refuse(surface, error, {"allow": "POST"})(scope, receive, send)
         return Exchange(self._services, surface, path, scope, receive, send).run()
 
     def _own_paths(self) -> list[Path]:
@@ -67,6 +72,7 @@ class FrontDoor:
                 Path(prefix + "/api/ps", self._get_list(models.ollama_ps)),
                 Path(prefix + "/api/version", self._get_version),
                 Path(prefix + "/api/show", self._show_model, methods=["POST"]),
+                Path(prefix + COUNT_PATH, self._count_tokens, methods=["POST"]),
             ]
         return paths
 
@@ -95,24 +101,27 @@ class FrontDoor:
     # ---- models
 
     async def _get_models(self, request: Request) -> Response:
-        listed = self._services.routes.models()
-        anthropic = "anthropic-version" in request.headers
-        return JSONResponse(models.anthropic_models(listed) if anthropic else models.openai_models(listed))
+        render = models.anthropic_models if _is_anthropic(request) else models.openai_models
+        return JSONResponse(render(self._list()))
 
     async def _get_model(self, request: Request) -> Response:
-        wanted = request.path_params["model"]
-        for name, route in self._services.routes.models():
-            if name == wanted:
-                anthropic = "anthropic-version" in request.headers
-                return JSONResponse(models.anthropic_model(name) if anthropic else models.openai_model(name, route))
-        error = NotFound("llmgate: no such model is listed here (NOT_FOUND)")
-        return _answer_error(self._surface_of(request), error)
+        try:
+            model = self._find(request.path_params["model"])
+        except GateError as error:
+            return refuse(self._surface_of(request), error)
+        return JSONResponse((models.anthropic_model if _is_anthropic(request) else models.openai_model)(model))
 
     def _get_list(self, render: Callable[[models.Models], Any]) -> Callable[[Request], Awaitable[Response]]:
         async def get(_: Request) -> Response:
-            return JSONResponse(render(self._services.routes.models()))
+            return JSONResponse(render(self._list()))
 
         return get
+
+    def _list(self) -> models.Models:
+        return models.list_models(self._services)
+
+    def _find(self, name: str) -> models.Model:
+        return models.find_model(name, self._services)
 
     async def _get_version(self, _: Request) -> Response:
         return JSONResponse({"version": models.OLLAMA_VERSION, "llmgate": __version__})
@@ -121,14 +130,15 @@ class FrontDoor:
         server = self._services.settings.server
         try:
             body = await read_body(headers_of(request.scope), request.receive, server.max_body, server.body_timeout)
-            asked = _read_show(body)
-            self._services.routes.find(asked)
+            model = self._find(_read_show(body))
         except ClientLeft:
             return Response()
         except GateError as error:
-            closing = {"connection": "close"} if isinstance(error, (BodyTooLarge, BodyTimeout)) else {}
-            return _answer_error(OLLAMA_CHAT, error, closing)
-        return JSONResponse(models.ollama_show(asked))
+            return refuse(OLLAMA_CHAT, error)
+        return JSONResponse(models.ollama_show(model))
+
+    async def _count_tokens(self, request: Request) -> Response:
+        return await TokenCount(self._services, request.scope, request.receive).answer()
 
     # ---- everything else
 
@@ -136,16 +146,20 @@ class FrontDoor:
         """In whose shape an error is answered where the path is no surface's."""
         if any(request.url.path.startswith(prefix + "/api/") for prefix in self._prefixes):
             return OLLAMA_CHAT
-        return MESSAGES if "anthropic-version" in request.headers else CHAT
+        return MESSAGES if _is_anthropic(request) or request.url.path.endswith(COUNT_PATH) else CHAT
 
     def _answer_not_found(self, request: Request, _: Exception) -> Response:
         error = NotFound(f"llmgate: no such path here; the surfaces are POST {', '.join(SURFACES)} (NOT_FOUND)")
-        return _answer_error(self._surface_of(request), error)
+        return refuse(self._surface_of(request), error)
 
     def _answer_wrong_method(self, request: Request, error: Exception) -> Response:
         allowed = getattr(error, "headers", None) or {}
         wrong = MethodNotAllowed("llmgate: this path does not take this method (METHOD_NOT_ALLOWED)")
-        return _answer_error(self._surface_of(request), wrong, {name.lower(): value for name, value in allowed.items()})
+        return refuse(self._surface_of(request), wrong, {name.lower(): value for name, value in allowed.items()})
+
+
+def _is_anthropic(request: Request) -> bool:
+    return "anthropic-version" in request.headers
 
 
 def _read_show(body: bytes) -> str:
@@ -156,13 +170,3 @@ def _read_show(body: bytes) -> str:
     if not (asked.model or asked.name):
         raise BadRequest("llmgate: the body names no model (BAD_REQUEST)")
     return asked.model or asked.name
-
-
-def _answer_error(surface: Surface, error: GateError, headers: dict[str, str] | None = None) -> Response:
-    request_id = new_request_id()
-    return Response(
-        surface.error_body(error, request_id),
-        error.status,
-        {"llmgate-request-id": request_id, "llmgate-code": error.code, **(headers or {})},
-        media_type="application/json",
-    )

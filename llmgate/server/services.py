@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
+from llmgate.admission.base import Place
 from llmgate.admission.local import LocalAdmission
 from llmgate.config.settings import Settings
 from llmgate.core.routing import Routes
-from llmgate.errors import GateError
+from llmgate.errors import GateError, Outcome
 from llmgate.telemetry.ledger import Ledger
+from llmgate.upstreams.slots import SlotWatch
 from llmgate.upstreams.upstream import Upstream
 
 
@@ -58,11 +60,24 @@ class Services:
         upstreams: Mapping[str, Upstream],
         ledger: Ledger,
         routes: Routes,
+        slot_watches: Mapping[str, SlotWatch] | None = None,
     ) -> None:
+        """`upstreams` and `slot_watches` by the name of the endpoint; the first one of an upstream has its name."""
         self.settings = settings
         self.admission = admission
         self.upstreams = upstreams
+        self.slot_watches = slot_watches or {}
         self.ledger = ledger
         self.routes = routes
         self.running = Running()
         self.draining = False
+
+    def drain(self, place: Place, outcome: Outcome, release_timeout: float) -> None:
+        """The request is over, its server may not be: its slot comes back when the server says so, or after that time
+        (seconds) where it says nothing."""
+        watch = self.slot_watches.get(place.endpoint)
+        if watch is None or not watch.is_source:
+            place.drain(outcome, release_timeout)
+            return
+        place.drain(outcome, None)
+        watch.follow(lambda: place.leave(outcome), release_timeout)

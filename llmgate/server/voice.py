@@ -56,8 +56,8 @@ class Voice:
         """Of a stream that is told of its wait; None: no frame of ours is sent before the answer."""
         self._arrival: list[Header] = []
         """Position and depth when it came, where it had to wait."""
-        self._told: int | None = None
-        """The position that was told last."""
+        self._told: tuple[int, str] | None = None
+        """The position and state that were told last."""
         self._heartbeat: Heartbeat | None = None
 
     # ---- while it waits
@@ -80,6 +80,9 @@ class Voice:
         position = place.position()
         if position is None:
             return
+        if place.had_slot:
+            await place.wait_admitted()  # nothing but signs of life once it had a slot
+            return
         self._arrival = [(b"llmgate-position", b"%d" % position.position), (b"llmgate-depth", b"%d" % position.depth)]
         if self._opening is None:
             await place.wait_admitted()
@@ -93,9 +96,12 @@ class Voice:
 
     def _tell(self, position: Position | None) -> None:
         """A slow client is told the newest when it has caught up: its slot does not wait for that."""
-        if position is None or position.position == self._told or self._reply.blocked or self._opening is None:
+        if position is None or self._reply.blocked or self._opening is None:
             return
-        self._told = position.position
+        told = position.position, position.state
+        if told == self._told:
+            return
+        self._told = told
         self._reply.write(self._surface.queue_frame(position, self._opening))
 
     def _beat(self) -> None:
@@ -108,7 +114,8 @@ class Voice:
             return
         if not self._reply.started:
             self.open_stream([])
-        self._reply.write(self._surface.heartbeat(self._place.position(), self._opening))
+        position = None if self._place.had_slot else self._place.position()
+        self._reply.write(self._surface.heartbeat(position, self._opening))
 
     def hush(self) -> None:
         """No sign of life any more: the answer speaks for itself."""

@@ -4,8 +4,12 @@ import re
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 
+from llmgate import __version__
+from llmgate.errors import GateError
+from llmgate.protocols.model_card import ModelCard
 from llmgate.protocols.speech import Kind, Speech
-from llmgate.upstreams.answer import NO_TIMEOUTS, Answer, OnDone, Timeouts, Transport
+from llmgate.upstreams.answer import NO_TIMEOUTS, Answer, Done, OnDone, Timeouts, Transport
+from llmgate.upstreams.traffic import Traffic
 
 Header = tuple[bytes, bytes]
 
@@ -28,6 +32,7 @@ FORWARDED = frozenset(
 """Request headers of the client that the upstream gets; no other, so that no framing and no secret slips through."""
 
 AUTHORIZATION = frozenset({b"authorization", b"x-api-key"})
+_OWN_HEADERS = {b"user-agent": f"llmgate/{__version__}".encode()}
 
 RETURNED = frozenset(
     {
@@ -69,6 +74,9 @@ class Upstream:
         self._api_key = api_key.encode()
         self.speech = Speech(kind)
         """What the server speaks, as far as that is known."""
+        self.traffic = Traffic()
+        self.cards: Mapping[str, ModelCard] = {}
+        """What the server told of its models, by the name that it lists them under."""
         self._passed = FORWARDED | AUTHORIZATION if forward_auth else FORWARDED
 
     def call(
@@ -89,6 +97,16 @@ class Upstream:
         """
         sent = self._headers_for(path, headers, request_id)
         return Call(self._transport, (method, self._base_path + path, sent, body, timeouts or self._timeouts, on_done))
+
+    async def ask(
+        self, path: bytes, *, timeouts: Timeouts, limit: int, method: bytes = b"GET", body: bytes = b""
+    ) -> tuple[int, bytes]:
+        """A question of our own, which takes no slot: status and body of its answer, of at most `limit` bytes.
+
+        Raises GateError where there is no answer.
+        """
+        async with self.call(method, path, _OWN_HEADERS, body, _ignore, timeouts=timeouts) as answer:
+            return answer.status, await answer.read(limit)
 
     def _headers_for(self, path: bytes, headers: Mapping[bytes, bytes], request_id: str) -> list[Header]:
         sent = [
@@ -133,10 +151,14 @@ class Call:
             self._answer.close()
 
 
-def returned_headers(answer: Answer) -> list[Header]:
-    """The answer's headers that a client may see."""
+def returned_headers(answer: Answer, also: frozenset[bytes] = frozenset()) -> list[Header]:
+    """The answer's headers that a client may see; `also` names more of them."""
     return [
         (name, value)
         for name, value in answer.headers
-        if (name in RETURNED or name.startswith(RETURNED_PREFIXES)) and not _CONTROL.search(value)
+        if (name in RETURNED or name in also or name.startswith(RETURNED_PREFIXES)) and not _CONTROL.search(value)
     ]
+
+
+def _ignore(_: Done, __: GateError | None) -> None:
+    """A question has no slot."""

@@ -21,7 +21,7 @@ class Hall:
         self.events: list[Event] = []
         self.story: list[str] = []
         self.heard: dict[str, list[int]] = {}
-        self.admission = LocalAdmission({UPSTREAM: limits}, self.events.append, clock)
+        self.admission = LocalAdmission([Gate(UPSTREAM, limits)], self.events.append, clock)
         self.desk: Desk = self.admission._desks[UPSTREAM]
 
     @property

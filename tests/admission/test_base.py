@@ -9,6 +9,7 @@ from llmgate.admission.base import Admission, Place
 from llmgate.admission.local import LocalAdmission
 from llmgate.core.caller import Caller
 from llmgate.core.events import Event, Limits
+from llmgate.core.gate import Gate
 from llmgate.errors import ClientStalled, QueueFull, QueueTimeout, UpstreamDown
 
 Open = Callable[..., Admission]
@@ -16,7 +17,7 @@ LIVENESS_SECONDS = 10.0
 
 
 def open_local(limits: Mapping[str, Limits], listener: Callable[[Event], None]) -> Admission:
-    return LocalAdmission(limits, listener)
+    return LocalAdmission([Gate(name, limit) for name, limit in limits.items()], listener)
 
 
 ADMISSIONS = [pytest.param(open_local, id="local")]

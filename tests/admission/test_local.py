@@ -17,6 +17,7 @@ from virtual_loop import StandstillError, VirtualLoop, run, this_loop
 from llmgate.admission.local import LocalAdmission, LocalPlace
 from llmgate.core.caller import Caller
 from llmgate.core.events import Dismissed, Event, Limits
+from llmgate.core.gate import Gate
 from llmgate.core.line import Position
 from llmgate.errors import Cancelled, GateError, QueueTimeout, Refused
 from tests.admission.hall import UPSTREAM, Hall, settle
@@ -770,7 +771,7 @@ async def test_a_listener_that_fails_loses_neither_slot_nor_waiter(caplog: pytes
     def fail(_: Event) -> None:
         raise ZeroDivisionError
 
-    admission = LocalAdmission({"a": Limits(1)}, fail)
+    admission = LocalAdmission([Gate("a", Limits(1))], fail)
     async with admission.enter("a", Caller(id="1")) as first, admission.enter("a", Caller(id="2")) as second:
         first.leave("completed")
         async with asyncio.timeout(5):

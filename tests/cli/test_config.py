@@ -115,6 +115,7 @@ def test_json_tells_the_same(file: Path) -> None:
     assert (good["listen"], good["admin_socket"]) == (["127.0.0.1:8080"], "/run/x/admin.sock")
     assert good["upstreams"]["llama"] == {
         "url": "http://127.0.0.1:8000",
+        "endpoints": [{"url": "http://127.0.0.1:8000", "max_concurrent": 1}],
         "models": [],
         "aliases": {},
         "max_concurrent": 1,
@@ -127,6 +128,35 @@ def test_json_tells_the_same(file: Path) -> None:
     status, out, err = check(str(file), context=Context(json=True))
     bad = json.loads(out)
     assert (status, err, bad["schema"], bad["valid"], len(bad["errors"])) == (78, "", 1, False, 2)
+
+
+POOL = """\
+[upstreams.pool]
+endpoints = [
+  { url = "http://gpu1:8000", max_concurrent = 4 },
+  { url = "http://gpu2:8000", max_concurrent = "auto" },
+]
+models = ["m"]
+"""
+
+
+def test_endpoints_are_told_each_with_its_limit(file: Path) -> None:
+    file.write_text(POOL)
+    servers = "http://gpu1:8000 (max_concurrent 4), http://gpu2:8000 (max_concurrent auto)"
+    assert check(str(file))[1].splitlines()[-1] == f"  pool  {servers}  models m"
+    file.write_text(POOL + "max_concurrent = 6\n")
+    assert check(str(file))[1].splitlines()[-1] == f"  pool  {servers}  max_concurrent 6, models m"
+    told = json.loads(check(str(file), context=Context(json=True))[1])["upstreams"]["pool"]
+    assert told["url"] == "http://gpu1:8000, http://gpu2:8000"
+    assert [endpoint["max_concurrent"] for endpoint in told["endpoints"]] == [4, "auto"]
+    assert told["max_concurrent"] == 6
+
+
+def test_a_bad_endpoint_is_told_with_its_line(file: Path) -> None:
+    file.write_text(POOL.replace('"auto"', "0"))
+    status, _, err = check(str(file))
+    assert status == 78
+    assert err.startswith(f"llmgate: {file}:4: upstreams.pool.endpoints[1].max_concurrent must be a whole number, 1")
 
 
 def test_header_values_are_not_told(file: Path) -> None:

@@ -13,6 +13,16 @@ def made(server: dict[str, Any] | None = None, **upstreams: dict[str, Any]) -> S
     return Settings.model_validate({"server": server or {}, "upstreams": tables})
 
 
+def pool(*urls: str, **table: Any) -> dict[str, Any]:
+    """An upstream of these endpoints, each with two slots."""
+    return {
+        "url": "",
+        "max_concurrent": "auto",
+        "endpoints": [{"url": url, "max_concurrent": 2} for url in urls],
+        **table,
+    }
+
+
 def problems(settings: Settings) -> list[str]:
     return [str(problem) for problem in find_problems(settings)]
 
@@ -56,6 +66,61 @@ def test_an_upstream_that_is_llmgate_itself_is_a_loop(url: str) -> None:
         "upstreams.a.url points at llmgate itself (server.listen): requests would go round for ever"
     ]
     assert problems(made({"listen": ["127.0.0.1:8081"]}, a={"url": url})) == []
+
+
+def test_an_endpoint_that_is_llmgate_itself_is_a_loop() -> None:
+    assert problems(made(None, a=pool("http://h", "http://127.0.0.1:8080"))) == [
+        "upstreams.a.endpoints[1].url points at llmgate itself (server.listen): requests would go round for ever"
+    ]
+
+
+def test_ordinary_endpoints_are_fine() -> None:
+    settings = made(None, a=pool("http://g:1", "http://g:2", "http://g:1/b"), b=pool("http://h", max_concurrent=2))
+    assert problems(settings) == []
+    assert oddities(settings) == []
+
+
+def test_there_is_one_url_or_there_are_endpoints() -> None:
+    assert problems(made(None, a=pool("http://g", url="http://h"))) == [
+        "upstreams.a.url must not be set together with endpoints: one of them says where the servers are"
+    ]
+
+
+def test_endpoints_are_gated() -> None:
+    (text,) = problems(made(None, a=pool("http://g", max_concurrent=0)))
+    assert text.startswith("upstreams.a.max_concurrent must not be 0 (not gated), since each of the endpoints has")
+
+
+@pytest.mark.parametrize("again", ["http://g:80", "http://G/", "http://g."])
+def test_no_endpoint_may_be_there_twice(again: str) -> None:
+    assert problems(made(None, a=pool("http://f", "http://g", "http://h", again))) == [
+        "upstreams.a.endpoints[3].url leads where that of endpoints[1] does: leave it out"
+    ]
+    assert oddities(made(None, a=pool("http://g", again))) == [], "told once"
+
+
+def test_a_bound_beyond_what_the_endpoints_take_is_told() -> None:
+    assert oddities(made(None, a=pool("http://g", "http://h", max_concurrent=4))) == []
+    (text,) = oddities(made(None, a=pool("http://g", "http://h", max_concurrent=5)))
+    assert text == "upstreams.a.max_concurrent is more than the endpoints take together, so it bounds nothing"
+    unknown = pool("http://g", max_concurrent=5)
+    unknown["endpoints"].append({"url": "http://h", "max_concurrent": "auto"})
+    assert oddities(made(None, a=unknown)) == []
+
+
+def test_what_is_probably_not_meant_is_told_of_every_endpoint() -> None:
+    (text,) = oddities(made(None, a=pool("http://g", "http://h/v1")))
+    assert text.startswith("upstreams.a.endpoints[1].url ends with /v1")
+    assert oddities(made(None, a=pool("http://g", "https://h", ca_file="/c.pem"))) == []
+    (text,) = oddities(made(None, a=pool("http://g", "http://h", ca_file="/c.pem")))
+    assert text == "upstreams.a.ca_file is not used, since no URL is https"
+
+
+def test_an_endpoint_that_another_upstream_has_too_is_told() -> None:
+    (text,) = oddities(made(None, a={"url": "http://g"}, b=pool("http://h", "http://g")))
+    assert text.startswith("upstreams.b.endpoints[1].url leads where that of a does: upstreams a and b have the same")
+    (text,) = oddities(made(None, a=pool("http://h", "http://g"), b={"url": "http://g"}))
+    assert text.startswith("upstreams.b.url leads where that of a does")
 
 
 def test_there_can_be_one_key() -> None:
@@ -125,7 +190,7 @@ def test_two_upstreams_that_are_one_server_are_told(one: str, other: str) -> Non
     assert problems(settings) == []
     (text,) = oddities(settings)
     assert text == (
-        "upstreams.b.url leads where that of a does: upstreams a and b are the same server, "
+        "upstreams.b.url leads where that of a does: upstreams a and b have the same server, "
         "each has its own queue, so together they may exceed its slots"
     )
 

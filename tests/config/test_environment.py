@@ -101,6 +101,10 @@ def test_an_unknown_key_is_passed_on_for_the_models_to_refuse() -> None:
         (UpstreamSettings, "aliases", '{"a": "b"}', {"a": "b"}),
         (UpstreamSettings, "aliases", "", {}),
         (UpstreamSettings, "aliases", "a", "a"),
+        (UpstreamSettings, "endpoints", '[{"url": "u", "max_concurrent": 2}]', [{"url": "u", "max_concurrent": 2}]),
+        (UpstreamSettings, "endpoints", "http://a,http://b", ["http://a", "http://b"]),
+        (UpstreamSettings, "force_stream", "off", False),
+        (UpstreamSettings, "stall_alarm", "5m", "5m"),
         (UpstreamSettings, "headers", "{not json", "{not json"),
         (UpstreamSettings, "unknown", "1", "1"),
     ],
@@ -140,6 +144,15 @@ def test_an_upstream_needs_name_and_url(text: str) -> None:
 def test_after_the_url_come_keys_with_values(rest: str) -> None:
     with pytest.raises(SettingsError, match=r"--upstream a: after the URL comes KEY=VALUE.*max_concurrent"):
         parse_upstream(f"a=http://h,{rest}")
+
+
+def test_endpoints_are_for_a_file() -> None:
+    message = r"--upstream a: endpoints need a settings file, see llmgate\.toml\(5\)$"
+    with pytest.raises(SettingsError, match=message):
+        parse_upstream('a=http://h,endpoints=[{"url":"http://g","max_concurrent":1}]')
+    with pytest.raises(SettingsError) as refused:
+        parse_upstream("a=http://h,x=1")
+    assert "endpoints" not in str(refused.value), "it is not offered"
 
 
 @pytest.mark.parametrize(

@@ -205,6 +205,92 @@ def test_the_spelling_of_the_plugin_is_read(file: Path) -> None:
     assert (upstream.max_concurrent, upstream.max_queued, upstream.queue_timeout) == (2, 3, 1.5)
 
 
+POOL = """\
+[upstreams.a]
+endpoints = [
+  { url = "http://gpu1:8000", max_concurrent = 4 },
+  { url = "http://gpu2:8000", maxConcurrent = "auto" },
+]
+"""
+POOL_AS_TABLES = """\
+[[upstreams.a.endpoints]]
+url = "http://gpu1:8000"
+max_concurrent = 4
+[[upstreams.a.endpoints]]
+url = "http://gpu2:8000"
+maxConcurrent = "auto"
+"""
+
+
+def test_an_upstream_may_have_endpoints(file: Path) -> None:
+    for text in (POOL, POOL_AS_TABLES):
+        upstream = loaded(file, text).settings.upstreams["a"]
+        assert [endpoint.max_concurrent for endpoint in upstream.all_endpoints] == [4, "auto"]
+        assert upstream.max_concurrent == "auto"
+    assert loaded(file, POOL, {"LLMGATE_UPSTREAMS__A__MAX_CONCURRENT": "3"}).settings.upstreams["a"].max_concurrent == 3
+
+
+def test_endpoints_may_come_from_the_environment(file: Path) -> None:
+    name, listed = "LLMGATE_UPSTREAMS__A__ENDPOINTS", '[{"url": "http://g", "max_concurrent": 2}]'
+    upstream = loaded(file, POOL, {name: listed}).settings.upstreams["a"]
+    assert [endpoint.url for endpoint in upstream.all_endpoints] == ["http://g"]
+    (line,) = refused(file, POOL, {name: '[{"url": "http://g", "max_concurrent": 2}, {"url": "http://h"}]'})
+    assert line.startswith(f"llmgate: environment variable {name}: upstreams.a.endpoints[1].max_concurrent is missing.")
+    (line,) = refused(file, POOL, {name: "http://g,http://h"})
+    assert line.endswith("or as JSON in the environment")
+
+
+def test_a_url_from_elsewhere_does_not_go_with_the_endpoints_of_the_file(file: Path) -> None:
+    said = "upstreams.a.url must not be set together with endpoints: one of them says where the servers are"
+    assert refused(file, POOL, {"LLMGATE_UPSTREAMS__A__URL": "http://h"}) == [
+        f"llmgate: environment variable LLMGATE_UPSTREAMS__A__URL: {said}"
+    ]
+    assert refused(file, POOL, upstreams=parse_upstream("a=http://h")) == [f"llmgate: command line: {said}"]
+
+
+def test_neither_url_nor_endpoints_is_told_with_the_line_of_the_table(file: Path) -> None:
+    (line,) = refused(file, "\n[upstreams.a]\nmax_concurrent = 1\n")
+    assert line.startswith("llmgate: FILE:2: upstreams.a.url is missing. Base URL of the server")
+    (line,) = refused(file, "\n[upstreams.a]\nmodels = []\nendpoints = []\n")
+    assert line.startswith("llmgate: FILE:4: upstreams.a.endpoints must be a list of at least one table")
+
+
+BAD_ENDPOINTS = st.sampled_from(
+    [
+        ('url = "h", max_concurrent = 1', "url must be"),
+        ('url = "http://h", max_concurrent = 0', "max_concurrent must be"),
+        ('url = "http://h", maxConcurrent = 0', "maxConcurrent must be"),
+        ('url = "http://h"', "max_concurrent is missing."),
+        ('url = "http://h", max_concurrent = 1, x = 1', "known here are url"),
+        ('url = "http://127.0.0.1:8080", max_concurrent = 1', "url points at llmgate itself"),
+        ('url = "http://h0", max_concurrent = 1', "url leads where that of endpoints[0] does"),
+    ]
+)
+
+
+@given(st.integers(1, 6), st.data(), BAD_ENDPOINTS, st.sampled_from(["upstreams", "providers"]), st.booleans())
+def test_an_endpoint_is_told_with_its_line(
+    tmp_path_factory: pytest.TempPathFactory, size: int, data: st.DataObject, bad: Any, table: str, inline: bool
+) -> None:
+    at = data.draw(st.integers(1, size))
+    entries = [f'url = "http://h{index}", max_concurrent = 1' for index in range(size)]
+    entries.insert(at, bad[0])
+    if inline:
+        text = "".join(["endpoints = [ # all\n", *(f"  {{ {entry} }}, # ]\n" for entry in entries), "]\n"])
+    else:
+        text = "".join(f"[[{table}.a.endpoints]]\n" + entry.replace(", ", "\n") + "\n" for entry in entries)
+    text = f"[{table}.a]\nmodels = []\n{text}"
+    (line,) = refused(tmp_path_factory.getbasetemp() / "endpoints.toml", text)
+    told = int(line.split(":")[2])
+    assert bad[1] in line
+    assert f"{table}.a.endpoints[{at}]" in line
+    if inline:
+        assert told == 4 + at
+    else:
+        headers = [number for number, row in enumerate(text.splitlines(), 1) if row.startswith("[[")]
+        assert headers[at] <= told <= headers[at] + 3
+
+
 def test_keys_are_read_and_not_shown(file: Path, tmp_path: Path) -> None:
     (tmp_path / "key").write_text("hunter2")
     (tmp_path / "key").chmod(0o644)
@@ -233,7 +319,7 @@ def test_a_secret_in_a_wrong_place_is_not_told(file: Path) -> None:
 
 
 WORDS = st.sampled_from(
-    ["server", "upstreams", "providers", "a", "url", "listen", "max_concurrent", "maxConcurrent", "x"]
+    ["server", "upstreams", "providers", "a", "url", "listen", "max_concurrent", "maxConcurrent", "endpoints", "x"]
 )
 TREES: st.SearchStrategy[Any] = st.recursive(
     st.none()

@@ -55,6 +55,38 @@ def test_a_table_that_no_file_has_is_told_with_what_made_it() -> None:
     ]
 
 
+POOL = """\
+[upstreams.a]
+endpoints = [
+  { url = "http://g", maxConcurrent = 1 },
+  { url = "http://h" },
+]
+"""
+
+
+def test_what_an_entry_of_a_list_has_is_told_with_its_line() -> None:
+    entries = ("upstreams", "a", "endpoints")
+    assert messages((*entries, 0, "max_concurrent"), text=POOL) == [
+        "llmgate: /f.toml:3: upstreams.a.endpoints[0].maxConcurrent is bad"
+    ]
+    assert messages((*entries, 1, "url"), (*entries, 1, "max_concurrent"), text=POOL) == [
+        "llmgate: /f.toml:4: upstreams.a.endpoints[1].url is bad",
+        "llmgate: /f.toml:4: upstreams.a.endpoints[1].max_concurrent is bad",
+    ]
+
+
+def test_what_an_entry_of_a_list_has_is_told_with_what_set_the_list() -> None:
+    path = ("upstreams", "a", "endpoints", 1, "url")
+    environ = {"LLMGATE_UPSTREAMS__A__ENDPOINTS": "[{}, {}]"}
+    assert messages(path, text=POOL, environ=environ) == [
+        "llmgate: environment variable LLMGATE_UPSTREAMS__A__ENDPOINTS: upstreams.a.endpoints[1].url is bad"
+    ]
+    overrides: Any = {"upstreams": {"a": {"endpoints": [{}, {}]}}}
+    assert messages(path, text=POOL, environ=environ, overrides=overrides) == [
+        "llmgate: command line: upstreams.a.endpoints[1].url is bad"
+    ]
+
+
 def test_what_nobody_wrote_is_told_without_a_place() -> None:
     assert messages(("log", "level"), text="") == ["llmgate: log.level is bad"]
     assert messages(("log",), text="") == ["llmgate: log is bad"]

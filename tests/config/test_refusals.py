@@ -62,12 +62,41 @@ def test_a_missing_key_is_told_with_what_it_is() -> None:
     assert text.startswith("upstreams.a.max_concurrent is missing. Requests at the server at once")
 
 
+def test_what_is_wrong_with_an_endpoint_is_told_with_its_place() -> None:
+    good = {"url": "http://g", "max_concurrent": 1}
+    told = refusals(upstreams={"a": {"endpoints": [good, {"url": "h", "max_concurrent": 0}, {"url": "http://i"}, 1]}})
+    assert told[0].startswith("upstreams.a.endpoints[1].url must be an http or https URL")
+    assert told[1].startswith("upstreams.a.endpoints[1].max_concurrent must be a whole number, 1 or more")
+    assert told[2].startswith("upstreams.a.endpoints[2].max_concurrent is missing. Requests at this server at once")
+    assert told[3:] == ["upstreams.a.endpoints[3] must be a table"]
+
+
+def test_an_unknown_key_of_an_endpoint_is_told_with_the_nearest_the_place_or_all() -> None:
+    def told(**changes: Any) -> list[str]:
+        return refusals(upstreams={"a": {"endpoints": [{"url": "http://g", "max_concurrent": 1, **changes}]}})
+
+    assert told(urls=1) == ["unknown key upstreams.a.endpoints[0].urls; did you mean url?"]
+    assert told(ca_file="/c") == ["unknown key upstreams.a.endpoints[0].ca_file; there is upstreams.NAME.ca_file"]
+    assert told(weight=1) == ["unknown key upstreams.a.endpoints[0].weight; known here are url, max_concurrent"]
+
+
+def test_misspelt_endpoints_are_not_told_as_a_missing_url() -> None:
+    assert refusals(upstreams={"a": {"endpoint": []}}) == ["unknown key upstreams.a.endpoint; did you mean endpoints?"]
+
+
+def test_endpoints_that_are_refused_are_not_told_as_a_missing_url() -> None:
+    (text,) = refusals(upstreams={"a": {"endpoints": []}})
+    assert text.startswith("upstreams.a.endpoints must be a list of at least one table, such as [{ url = ")
+
+
 @pytest.mark.parametrize(
     ("data", "text"),
     [
         ({"server": {"allow_open": "yes"}}, "server.allow_open must be true or false"),
         ({"log": {"level": "loud"}}, 'log.level must be "debug", "info", "warning" or "error"'),
         ({"upstreams": upstream(transport=1)}, 'upstreams.a.transport must be "native" or "httpx"'),
+        ({"upstreams": upstream(on_down="wait")}, 'upstreams.a.on_down must be "hold" or "fail"'),
+        ({"upstreams": upstream(force_stream=1)}, "upstreams.a.force_stream must be true or false"),
         ({"server": 1}, "server must be a table"),
         ({"upstreams": []}, "upstreams must be a table"),
         ({"upstreams": {"a": 1}}, "upstreams.a must be a table"),

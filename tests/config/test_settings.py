@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from llmgate.config.settings import Identify, Server, Settings, UpstreamSettings
+from llmgate.config.settings import EndpointSettings, Identify, Server, Settings, UpstreamSettings
 
 
 def fields() -> Iterator[tuple[str, FieldInfo]]:
@@ -17,10 +17,13 @@ def fields() -> Iterator[tuple[str, FieldInfo]]:
         assert isinstance(model, type)
         assert issubclass(model, BaseModel)
         yield from ((f"{section}.{key}", inner) for key, inner in model.model_fields.items())
+    yield from ((f"upstreams.endpoints.{key}", inner) for key, inner in EndpointSettings.model_fields.items())
 
 
 FIELDS = dict(fields())
-DURATIONS = [name for name in FIELDS if name.endswith(("timeout", "_nonstream", ".heartbeat", "retry_after_max"))]
+DURATIONS = [
+    name for name in FIELDS if name.endswith(("timeout", "_nonstream", ".heartbeat", "retry_after_max", "alarm"))
+]
 
 
 @pytest.mark.parametrize("name", FIELDS)
@@ -48,6 +51,54 @@ def test_the_defaults_of_an_upstream() -> None:
     assert made.queue_timeout is None
     assert (made.connect_timeout, made.release_timeout, made.queue_timeout_nonstream) == (5.0, 1.0, 270.0)
     assert (made.first_byte_timeout, made.idle_timeout, made.total_timeout) == (None, None, None)
+    assert (made.on_down, made.stall_alarm, made.force_stream, made.endpoints) == ("hold", 600.0, True, None)
+
+
+def test_a_stall_alarm_may_be_none() -> None:
+    assert upstream(stall_alarm=0).stall_alarm is None
+    assert upstream(stall_alarm="90s").stall_alarm == 90.0
+
+
+TWO: list[dict[str, Any]] = [
+    {"url": "http://gpu1:8000/", "max_concurrent": 4},
+    {"url": "http://gpu2:8000", "max_concurrent": "auto"},
+]
+
+
+def pool(**changes: Any) -> UpstreamSettings:
+    return UpstreamSettings.model_validate({"endpoints": TWO, **changes})
+
+
+def test_an_upstream_may_have_endpoints_instead() -> None:
+    made = pool()
+    assert [(each.url, each.max_concurrent) for each in made.all_endpoints] == [
+        ("http://gpu1:8000", 4),
+        ("http://gpu2:8000", "auto"),
+    ]
+    assert (made.url, made.max_concurrent) == ("", "auto")
+    assert pool(max_concurrent=6).max_concurrent == 6
+    assert made.display_url == "http://gpu1:8000, http://gpu2:8000"
+
+
+@pytest.mark.parametrize("limit", [0, 1, 8, "auto"])
+def test_a_single_url_is_one_endpoint_with_the_limit_of_the_upstream(limit: Any) -> None:
+    made = upstream(max_concurrent=limit)
+    assert [(each.url, each.max_concurrent) for each in made.all_endpoints] == [("http://h", limit)]
+    assert made.display_url == "http://h"
+    assert made.all_endpoints == made.all_endpoints
+
+
+def missing(**data: Any) -> set[str]:
+    with pytest.raises(ValidationError) as refused:
+        UpstreamSettings.model_validate(data)
+    return {str(each["loc"][-1]) for each in refused.value.errors() if each["type"] == "missing"}
+
+
+def test_what_is_missing_beside_what() -> None:
+    assert missing() == missing(endpoints=None, url="") == {"url", "max_concurrent"}
+    assert missing(endpoints=[]) == set(), "the list is refused, and that is enough"
+    assert missing(endpoints=[{}]) == {"url", "max_concurrent"}, "those of the endpoint"
+    assert missing(url="http://h", max_queued=-1) == {"max_concurrent"}, "whatever else is wrong"
 
 
 @pytest.mark.parametrize("key", ["url", "max_concurrent"])
@@ -78,7 +129,9 @@ def everything() -> Settings:
                     "aliases": {"x": "y"},
                     "headers": {"Authorization": "Bearer hunter2"},
                     "api_key_file": "/k",
-                }
+                },
+                "b": {"endpoints": TWO, "max_concurrent": 6, "on_down": "fail"},
+                "c": {"endpoints": TWO},
             },
         }
     )
@@ -106,6 +159,8 @@ def test_nothing_can_be_changed() -> None:
     settings = everything()
     with pytest.raises(ValidationError):
         settings.server.allow_open = True
+    with pytest.raises(ValidationError):
+        settings.upstreams["b"].all_endpoints[0].max_concurrent = 5
     with pytest.raises(TypeError):
         settings.upstreams["b"] = upstream()
     with pytest.raises(TypeError):
@@ -129,6 +184,7 @@ def test_unknown_keys_are_refused_everywhere() -> None:
         {"x": 1},
         {"server": {"x": 1}},
         {"upstreams": {"a": {"url": "http://h", "max_concurrent": 1, "x": 1}}},
+        {"upstreams": {"a": {"endpoints": [{**TWO[0], "ca_file": "/c"}]}}},
     ):
         with pytest.raises(ValidationError, match="extra_forbidden"):
             Settings.model_validate(data)

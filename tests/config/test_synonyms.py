@@ -31,6 +31,22 @@ def test_a_path_leads_back_to_what_was_written() -> None:
     assert plain.as_written(("server", "listen")) == ("server", "listen")
 
 
+def test_endpoints_may_have_the_other_spellings_too() -> None:
+    endpoints = [{"url": "u", "maxConcurrent": 1}, {"max_concurrent": 2}, 3]
+    plain = Plain({"providers": {"a": {"endpoints": endpoints, "maxConcurrent": 3}}})
+    assert plain.values["upstreams"]["a"] == {
+        "endpoints": [{"url": "u", "max_concurrent": 1}, {"max_concurrent": 2}, 3],
+        "max_concurrent": 3,
+    }
+    assert plain.problems == []
+    assert endpoints[0] == {"url": "u", "maxConcurrent": 1}, "what was read stays as it is"
+    written = ("providers", "a", "endpoints", 0, "maxConcurrent")
+    assert plain.as_written(("upstreams", "a", "endpoints", 0, "max_concurrent")) == written
+    assert plain.as_written(("upstreams", "a", "endpoints", 1, "url")) == ("providers", "a", "endpoints", 1, "url")
+    twice = Plain({"upstreams": {"a": {"endpoints": [{}, {"maxConcurrent": 1, "max_concurrent": 2}]}}})
+    assert texts(twice) == ["upstreams.a.endpoints[1].maxConcurrent is there a second time, as max_concurrent"]
+
+
 def test_both_kinds_of_table_may_stand_side_by_side() -> None:
     plain = Plain({"providers": {"a": {"x": 1}}, "upstreams": {"b": {"y": 2}}})
     assert plain.values == {"upstreams": {"a": {"x": 1}, "b": {"y": 2}}}
@@ -56,7 +72,9 @@ def test_milliseconds_are_whole_numbers(value: Any) -> None:
     assert texts(plain) == ["providers.a.queueTimeoutMs must be a whole number of milliseconds, 0 or more"]
 
 
-@pytest.mark.parametrize("raw", [{"upstreams": 1}, {"upstreams": {"a": 1}}, {"server": 1}, {}])
+@pytest.mark.parametrize(
+    "raw", [{"upstreams": 1}, {"upstreams": {"a": 1}}, {"upstreams": {"a": {"endpoints": 1}}}, {"server": 1}, {}]
+)
 def test_what_has_another_shape_is_left_for_the_models_to_refuse(raw: dict[str, Any]) -> None:
     plain = Plain(raw)
     assert plain.values == raw

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from llmgate.core import gate as real_gate
+from llmgate.core import timers as real_timers
 from llmgate.core.caller import Caller
-from llmgate.core.events import Event, Limits, Moved, Outcome, Requeued, Tally
+from llmgate.core.events import Alarm, Event, Limits, Moved, Outcome, Requeued, Tally
 from llmgate.core.line import Position
 from llmgate.errors import QueueFull, Refused
 from tests.core.gate_model import Audit, Entry, Model
@@ -25,7 +26,13 @@ LIMITS = st.builds(
     max_concurrent=st.sampled_from([1, 1, 1, 2, 2, 3, 3, 0]),
     max_queued=st.sampled_from([None, None, None, None, 4, 2, 0]),
     queue_timeout=st.sampled_from([None, None, 2.5, 6.0, 6.0, 20.0, 1.0, 0.0]),
+    stall_alarm=st.sampled_from([None, 1.5, 4.0, 4.0, 12.0]),
 )
+ENDPOINTS = ("one", "two", "three")
+CAPS = st.lists(st.sampled_from([0, 1, 1, 2, 2, 3]), max_size=3)
+"""None at all: the one that a gate has by itself."""
+SESSIONS = st.sampled_from(["", "", "s", "t", "u"])
+ALARMS = st.sampled_from(["draining", "hidden_wait", "mismatch"])
 
 
 class GateMachine(RuleBasedStateMachine):
@@ -33,12 +40,17 @@ class GateMachine(RuleBasedStateMachine):
 
     core: ClassVar[ModuleType] = real_gate
     smallest_line: ClassVar[int] = 64
+    dead_timers_kept: ClassVar[int] = real_timers._DEAD_KEPT
+    sessions_kept: ClassVar[int] = 4096
 
-    @initialize(limits=LIMITS, crowd=st.integers(0, 9))
-    def open(self, limits: Limits, crowd: int) -> None:
+    @initialize(limits=LIMITS, caps=CAPS, holds=st.sampled_from([True, True, False]), crowd=st.integers(0, 9))
+    def open(self, limits: Limits, caps: list[int], holds: bool, crowd: int) -> None:
         self.now = 0.0
-        self.gate = self.core.Gate("reasoning", limits)
-        self.model, self.audit, self.tally = Model(limits), Audit(limits), Tally(limits)
+        endpoints = dict(zip(ENDPOINTS, caps, strict=False))
+        self.gate = self.core.Gate("reasoning", limits, endpoints or None, holds=holds)
+        endpoints = endpoints or {"reasoning": 0}
+        self.model = Model(limits, endpoints, holds=holds, sessions_kept=self.sessions_kept)
+        self.audit, self.tally = Audit(limits, endpoints, holds=holds), Tally(limits)
         self.pairs: list[tuple[Any, Entry]] = []
         self.positions: dict[object, int] = {}
         self.steps = 0
@@ -46,14 +58,20 @@ class GateMachine(RuleBasedStateMachine):
 
     # ---- rules: one request
 
-    @rule(max_wait=st.sampled_from([4.0, 1.0, 0.5, 0]))
-    def enter_with_max_wait(self, max_wait: float) -> None:
-        self._enter(max_wait)
+    @rule(max_wait=st.sampled_from([4.0, 1.0, 0.5, 0]), session=SESSIONS)
+    def enter_with_max_wait(self, max_wait: float, session: str) -> None:
+        self._enter(max_wait, session)
 
     @rule(count=st.integers(1, 4))
     def enter(self, count: int) -> None:
         for _ in range(count):
             self._enter(None)
+
+    @precondition(lambda self: len(self.model.caps) > 1)
+    @rule(sessions=st.lists(SESSIONS, min_size=1, max_size=3))
+    def enter_with_sessions(self, sessions: list[str]) -> None:
+        for session in sessions:
+            self._enter(None, session)
 
     @precondition(lambda self: self.model.ranking)
     @rule(which=WHICH, outcome=OUTCOMES)
@@ -71,9 +89,13 @@ class GateMachine(RuleBasedStateMachine):
         self._drain(*self._pick(self.model.those("running"), which), outcome, after)
 
     @precondition(lambda self: self.model.those("running"))
-    @rule(which=WHICH)
-    def requeue(self, which: int) -> None:
-        self._requeue(*self._pick(self.model.those("running"), which))
+    @rule(which=WHICH, down=st.booleans())
+    def requeue(self, which: int, down: bool) -> None:
+        """Mostly because its endpoint is found to be down."""
+        ticket, entry = self._pick(self.model.those("running"), which)
+        if down:
+            self._set_endpoint(entry.endpoint, up=False, reason="it takes no connection")
+        self._requeue(ticket, entry)
 
     @precondition(lambda self: len(self.model.line) > 1)
     @rule(several=st.lists(WHICH, min_size=1, max_size=3))
@@ -100,14 +122,29 @@ class GateMachine(RuleBasedStateMachine):
         self.model.change(self.now, limits=limits)
         self.gate.set_limits(limits, self.now)
 
-    @rule(what=st.sampled_from(["paused", "held"]), again=st.sampled_from([False, False, False, True]))
-    def pause_or_hold_or_end_it(self, what: str, again: bool) -> None:
-        value = getattr(self.model, what) is again
-        self.model.change(self.now, **{what: value})
-        if what == "paused":
-            self.gate.set_paused(value, self.now)
+    @rule(again=st.sampled_from([False, False, False, True]))
+    def pause_or_end_it(self, again: bool) -> None:
+        paused = self.model.paused is again
+        self.model.change(self.now, paused=paused)
+        self.gate.set_paused(paused, self.now)
+
+    @rule(up=st.booleans())
+    def all_endpoints_go_down_or_come_back(self, up: bool) -> None:
+        for name in self.model.caps:
+            self._set_endpoint(name, up=up, reason="all are")
+
+    @rule(which=WHICH, up=st.sampled_from([None, True, False]), cap=st.sampled_from([None, None, 0, 1, 2, 3]))
+    def set_endpoint(self, which: int, up: bool | None, cap: int | None) -> None:
+        names = list(self.model.caps)
+        self._set_endpoint(names[which % len(names)], up=up, cap=cap, reason=f"{which}")
+
+    @rule(alarm=ALARMS, text=st.sampled_from(["one", "another", None]))
+    def raise_or_clear_an_alarm(self, alarm: Alarm, text: str | None) -> None:
+        self.model.change_alarm(self.now, alarm, text)
+        if text is None:
+            self.gate.clear_alarm(alarm, self.now)
         else:
-            self.gate.set_held(value, self.now)
+            self.gate.raise_alarm(alarm, text, self.now)
 
     @precondition(lambda self: self.steps > 30)
     @rule(dismiss=st.booleans())
@@ -165,12 +202,15 @@ class GateMachine(RuleBasedStateMachine):
             assert ticket.state.value == entry.state
             if entry.state == "waiting":
                 waited_ms = int((self.now - entry.entered_at) * 1000)
-                expected = Position(line.index(entry) + 1, len(line), waited_ms)
+                state = "upstream_down" if self.model.held else ""
+                expected = Position(line.index(entry) + 1, len(line), waited_ms, state=state)
                 assert self.gate.position(ticket, self.now) == expected
                 assert ticket.deadline == entry.deadline
             else:
                 assert self.gate.position(ticket, self.now) is None
+                assert ticket.endpoint == entry.endpoint
         assert self.gate.depth == len(line)
+        assert self.gate.endpoints() == self.model.endpoints()
         assert self.gate.next_deadline() == self.model.next_deadline()
 
     def _statistics_are_the_folded_events(self) -> None:
@@ -183,8 +223,13 @@ class GateMachine(RuleBasedStateMachine):
     def _no_slot_is_free_while_somebody_waits(self) -> None:
         statistics = self.gate.statistics()
         cap = statistics.limits.max_concurrent
-        busy = cap != 0 and statistics.running + statistics.draining >= cap
-        assert not statistics.waiting or busy or self.model.paused or self.model.held, "I3"
+        endpoints = self.gate.endpoints().values()
+        in_flight = statistics.running + statistics.draining
+        assert sum(endpoint.in_flight for endpoint in endpoints) == in_flight, "each is at one endpoint"
+        usable = [endpoint for endpoint in endpoints if endpoint.up] or ([] if self.gate.holds else [*endpoints])
+        free = [it for it in usable if it.max_concurrent == 0 or it.in_flight < it.max_concurrent]
+        busy = cap != 0 and in_flight >= cap
+        assert not statistics.waiting or busy or not free or self.model.paused, "I3"
 
     def _positions_grow_only_for_a_reason(self, happened: list[Event]) -> None:
         before = self.positions
@@ -196,15 +241,17 @@ class GateMachine(RuleBasedStateMachine):
     def _memory_is_bounded(self) -> None:
         waiting = len(self.model.line)
         live = waiting + len(self.model.those("draining"))
-        assert len(self.gate._timers) <= 2 * live + self.core._DEAD_TIMERS_KEPT
+        assert len(self.gate._timers) <= 2 * live + self.dead_timers_kept
         assert len(self.gate._line._members) <= max(self.smallest_line, 16 * waiting)
+        assert len(self.gate._endpoints._sessions) <= self.sessions_kept
 
     # ---- the same call to both
 
-    def _enter(self, max_wait: float | None) -> None:
-        expected = self.model.enter(self.now, max_wait)
+    def _enter(self, max_wait: float | None, session: str = "") -> None:
+        expected = self.model.enter(self.now, session, max_wait)
         try:
-            ticket = self.gate.enter(self.now, Caller(id=f"r{len(self.pairs)}"), max_wait=max_wait)
+            caller = Caller(id=f"r{len(self.pairs)}", session=session)
+            ticket = self.gate.enter(self.now, caller, max_wait=max_wait)
         except QueueFull as error:
             told = (expected, error.depth, error.limit)
             assert told == ("queue_full", len(self.model.line), self.model.limits.max_queued)
@@ -240,6 +287,10 @@ class GateMachine(RuleBasedStateMachine):
     def _move_to_front(self, ticket: Any, entry: Entry) -> None:
         self.model.move_to_front(entry, self.now)
         self.gate.move_to_front(ticket, self.now)
+
+    def _set_endpoint(self, name: str, up: bool | None = None, cap: int | None = None, reason: str = "") -> None:
+        self.model.change_endpoint(self.now, name, up, cap, reason)
+        self.gate.set_endpoint(name, self.now, up=up, max_concurrent=cap, reason=reason)
 
     def _pick(self, entries: list[Entry], which: int) -> tuple[Any, Entry]:
         chosen = entries[which % len(entries)]

@@ -3,11 +3,16 @@
 from bisect import bisect_left
 from collections import Counter
 
+from llmgate.core.endpoints import EndpointStatistics
 from llmgate.core.events import (
     Abandoned,
     Admitted,
+    Alarm,
+    AlarmCleared,
+    AlarmRaised,
     Dismissed,
     Drained,
+    EndpointChanged,
     Event,
     Expired,
     GateStatistics,
@@ -23,13 +28,16 @@ from llmgate.core.events import (
     Requeued,
 )
 
+STALLED = "stalled: requests wait, and no slot fell free for as long as stall_alarm says"
+
 
 class Entry:
     """One request in the model."""
 
-    def __init__(self, entered_at: float, deadline: float | None) -> None:
-        self.entered_at, self.deadline = entered_at, deadline
+    def __init__(self, session: str, entered_at: float, deadline: float | None) -> None:
+        self.session, self.entered_at, self.deadline = session, entered_at, deadline
         self.release_at: float | None = None
+        self.endpoint = ""
         self.state = "waiting"
 
 
@@ -39,9 +47,17 @@ class Model:
     So nothing is needed for a requeued one to find its place: it never lost it.
     """
 
-    def __init__(self, limits: Limits) -> None:
-        self.limits = limits
-        self.paused = self.held = self.closed = False
+    def __init__(self, limits: Limits, caps: dict[str, int], *, holds: bool, sessions_kept: int) -> None:
+        self.limits, self.caps, self.holds, self.sessions_kept = limits, dict(caps), holds, sessions_kept
+        self.down: dict[str, str] = {}
+        """Why, by the names of those that are down."""
+        self.went: list[tuple[str, str]] = []
+        """(session, endpoint), each session once, the one that came last at the end."""
+        self.paused = self.closed = self.dismisses = False
+        self.alarms: dict[Alarm, str] = {}
+        self.blocked_since: float | None = None
+        """Since when, without a break, somebody waits whom neither a pause nor a hold keeps waiting."""
+        self.last_release = -1.0
         self.ranking: list[Entry] = []
         self.queued = self.admitted = 0
         self.outcomes: Counter[Outcome] = Counter()
@@ -56,6 +72,10 @@ class Model:
         return self.those("waiting")
 
     @property
+    def held(self) -> bool:
+        return self.holds and len(self.down) == len(self.caps)
+
+    @property
     def mode(self) -> Mode:
         if self.closed:
             return Mode.CLOSED
@@ -63,13 +83,40 @@ class Model:
             return Mode.PAUSED
         return Mode.HELD if self.held else Mode.OPEN
 
-    def has_room(self) -> bool:
+    def in_flight(self, endpoint: str) -> int:
+        return sum(entry.endpoint == endpoint for entry in self.those("running", "draining"))
+
+    def free_endpoints(self) -> list[str]:
+        """Who may take one now, the best first, sessions left out."""
         cap = self.limits.max_concurrent
-        return not self.paused and not self.held and (cap == 0 or len(self.those("running", "draining")) < cap)
+        if self.paused or (cap and len(self.those("running", "draining")) >= cap):
+            return []
+        tried = [name for name in self.caps if name not in self.down]
+        if not tried and not self.holds:
+            tried = list(self.caps)
+        free = [name for name in tried if not self.caps[name] or self.in_flight(name) < self.caps[name]]
+        return sorted(free, key=lambda name: self.in_flight(name) / max(self.caps[name], 1))
+
+    def endpoint_for(self, session: str) -> str | None:
+        free = self.free_endpoints()
+        last = dict(self.went).get(session)
+        return last if last in free else free[0] if free else None
+
+    def endpoints(self) -> dict[str, EndpointStatistics]:
+        return {
+            name: EndpointStatistics(cap, name not in self.down, self.in_flight(name), self.down.get(name, ""))
+            for name, cap in self.caps.items()
+        }
+
+    def stall_due(self) -> float | None:
+        after = self.limits.stall_alarm
+        if self.blocked_since is None or after is None or "stalled" in self.alarms:
+            return None
+        return max(self.blocked_since, self.last_release) + after
 
     def next_deadline(self) -> float | None:
         ends = [entry.deadline for entry in self.line] + [entry.release_at for entry in self.those("draining")]
-        return min((end for end in ends if end is not None), default=None)
+        return min((end for end in [*ends, self.stall_due()] if end is not None), default=None)
 
     def statistics(self) -> GateStatistics:
         return GateStatistics(
@@ -81,6 +128,7 @@ class Model:
             queued=self.queued,
             admitted=self.admitted,
             outcomes=dict(self.outcomes),
+            alarms=dict(self.alarms),
         )
 
     # ---- what every call begins and ends with
@@ -88,81 +136,120 @@ class Model:
     def end_what_is_due(self, now: float) -> None:
         for entry in self.line:
             if entry.deadline is not None and entry.deadline <= now:
-                self._end(entry, "queue_timeout")
+                self._end(entry, now, "queue_timeout")
         for entry in self.those("draining"):
             if entry.release_at is not None and entry.release_at <= now:
-                self._end(entry, None)
+                self._end(entry, now, None)
+        self._look_who_is_blocked(now)
+        due = self.stall_due()
+        if due is not None and due <= now:
+            self.alarms["stalled"] = STALLED
 
-    def admit(self) -> None:
-        while self.line and self.has_room():
-            self.line[0].state = "running"
+    def admit(self, now: float) -> None:
+        while self.line and (endpoint := self.endpoint_for(self.line[0].session)) is not None:
+            head = self.line[0]
+            head.state, head.endpoint = "running", endpoint
             self.admitted += 1
+            if head.session and len(self.caps) > 1:
+                others = [went for went in self.went if went[0] != head.session]
+                self.went = [*others, (head.session, endpoint)][-self.sessions_kept :]
+        self._look_who_is_blocked(now)
+
+    def _look_who_is_blocked(self, now: float) -> None:
+        if not self.line or self.paused or self.held:
+            self.blocked_since = None
+            self.alarms.pop("stalled", None)
+        elif self.blocked_since is None:
+            self.blocked_since = now
 
     # ---- the calls
 
-    def enter(self, now: float, max_wait: float | None) -> Entry | Outcome:
+    def enter(self, now: float, session: str, max_wait: float | None) -> Entry | Outcome:
         self.end_what_is_due(now)
-        self.admit()
+        self.admit(now)
         waits = [wait for wait in (self.limits.queue_timeout, max_wait) if wait is not None]
-        entry = Entry(now, now + min(waits) if waits else None)
+        entry = Entry(session, now, now + min(waits) if waits else None)
         if self.closed:
             return self._refuse("refused")
-        if not self.has_room():
+        if self.endpoint_for(session) is None:
             full = self.limits.max_queued is not None and len(self.line) >= self.limits.max_queued
             if full or max_wait == 0:
                 return self._refuse("queue_full")
             self.queued += 1
         self.ranking.append(entry)
-        if self.has_room():
-            self.admit()
+        self.admit(now)
         return entry
 
     def leave(self, entry: Entry, now: float, outcome: Outcome) -> None:
         self.end_what_is_due(now)
         if entry in self.ranking:
-            self._end(entry, None if entry.state == "draining" else outcome)
-        self.admit()
+            self._end(entry, now, None if entry.state == "draining" else outcome)
+        self.admit(now)
 
     def drain(self, entry: Entry, now: float, outcome: Outcome, release_at: float | None) -> None:
         self.end_what_is_due(now)
         if entry.state == "waiting":
-            self._end(entry, outcome)
+            self._end(entry, now, outcome)
         elif entry.state == "running":
             entry.state, entry.release_at = "draining", release_at
             self.outcomes[outcome] += 1
         self.end_what_is_due(now)
-        self.admit()
+        self.admit(now)
 
     def requeue(self, entry: Entry, now: float) -> None:
         self.end_what_is_due(now)
         if entry.state == "running":
             entry.state = "waiting"
             self.admitted -= 1
-        self.end_what_is_due(now)
-        self.admit()
+            self.end_what_is_due(now)
+            if self.dismisses and entry.state == "waiting":
+                self._end(entry, now, "refused")
+        self.admit(now)
 
     def move_to_front(self, entry: Entry, now: float) -> None:
         self.end_what_is_due(now)
         if entry.state == "waiting" and entry is not self.line[0]:
             self.ranking.remove(entry)
             self.ranking.insert(0, entry)
-        self.admit()
+        self.admit(now)
 
     def close(self, now: float, *, dismiss: bool) -> None:
         self.end_what_is_due(now)
         self.closed = True
+        self.dismisses = self.dismisses or dismiss
         if dismiss:
             for entry in self.line:
-                self._end(entry, "refused")
-        self.admit()
+                self._end(entry, now, "refused")
+        self.admit(now)
 
     def change(self, now: float, **what: object) -> None:
-        """`limits`, `paused` or `held`."""
+        """`limits` or `paused`."""
         self.end_what_is_due(now)
         vars(self).update(what)
-        self.admit()
+        self.admit(now)
 
-    def _end(self, entry: Entry, outcome: Outcome | None) -> None:
+    def change_endpoint(self, now: float, name: str, up: bool | None, cap: int | None, reason: str) -> None:
+        self.end_what_is_due(now)
+        if up is False:
+            self.down.setdefault(name, reason)
+        elif up:
+            self.down.pop(name, None)
+        if cap is not None:
+            self.caps[name] = cap
+        self.admit(now)
+
+    def change_alarm(self, now: float, alarm: Alarm, text: str | None) -> None:
+        self.end_what_is_due(now)
+        if text is None:
+            self.alarms.pop(alarm, None)
+        else:
+            self.alarms[alarm] = text
+        self.admit(now)
+
+    def _end(self, entry: Entry, now: float, outcome: Outcome | None) -> None:
+        if entry.state != "waiting":
+            self.last_release = now
+            self.alarms.pop("stalled", None)
         self.ranking.remove(entry)
         entry.state = "gone"
         if outcome is not None:
@@ -176,8 +263,13 @@ class Model:
 class Audit:
     """Follows a gate by its events alone and asserts, at each of them, what spec I1, I2, I4 and I6 ask."""
 
-    def __init__(self, limits: Limits) -> None:
-        self.limits, self.mode = limits, Mode.OPEN
+    def __init__(self, limits: Limits, caps: dict[str, int], *, holds: bool) -> None:
+        self.limits, self.mode, self.caps, self.holds = limits, Mode.OPEN, dict(caps), holds
+        self.down: set[str] = set()
+        self.at_endpoint: dict[int, str] = {}
+        """Where each ticket runs or drains."""
+        self.alarms: dict[Alarm, str] = {}
+        self.released_at = -1.0
         self.number, self.at = 0, 0.0
         self.states: dict[int, str] = {}
         self.line: list[tuple[int, int]] = []
@@ -201,6 +293,8 @@ class Audit:
                 self._step(event.ticket, "running", "draining", event.outcome)
             case Released():
                 self._step(event.ticket, "running" if event.outcome else "draining", "gone", event.outcome)
+                del self.at_endpoint[event.ticket]
+                self.released_at = event.at
             case Abandoned() | Expired() | Dismissed():
                 self._step(event.ticket, "waiting", "gone", event.outcome)
                 self._line_out(event.ticket)
@@ -211,19 +305,45 @@ class Audit:
                 self._line_up(event.ticket, event.order, 0)
             case Requeued():
                 self._step(event.ticket, "running", "waiting", None)
+                del self.at_endpoint[event.ticket]
                 self._line_up(event.ticket, event.order, bisect_left(self.line, (event.order, 0)))
+            case _:
+                self._changed(event)
+
+    def _changed(self, event: Event) -> None:
+        match event:
             case LimitsChanged():
                 assert event.old == self.limits
                 self.limits = event.new
             case ModeChanged():
                 assert event.old is self.mode
                 self.mode = event.new
+            case EndpointChanged(endpoint=name):
+                assert (event.old_up, event.old_max_concurrent) == (name not in self.down, self.caps[name])
+                assert (event.up, event.max_concurrent) != (event.old_up, event.old_max_concurrent)
+                self.caps[name] = event.max_concurrent
+                self.down = self.down - {name} if event.up else self.down | {name}
+                assert not (event.up and event.reason)
+            case AlarmRaised():
+                assert self.alarms.get(event.alarm) != event.text, "it is told once"
+                self.alarms[event.alarm] = event.text
+                if event.alarm == "stalled":
+                    self._stalled(event)
+            case AlarmCleared():
+                del self.alarms[event.alarm]
+
+    def _stalled(self, event: AlarmRaised) -> None:
+        assert self.line, "somebody waits"
+        assert self.mode not in (Mode.PAUSED, Mode.HELD)
+        assert self.limits.stall_alarm is not None
+        assert event.at >= self.released_at + self.limits.stall_alarm
 
     def _admitted(self, event: Admitted) -> None:
         cap = self.limits.max_concurrent
         in_flight = sum(state in ("running", "draining") for state in self.states.values())
         assert cap == 0 or in_flight < cap, "I1: nobody is admitted above the cap, draining ones counted"
         assert self.mode not in (Mode.PAUSED, Mode.HELD)
+        self._goes_to(event.ticket, event.endpoint)
         if event.queued:
             self._step(event.ticket, "waiting", "running", None)
             assert self.line[0][1] == event.ticket, "I2: the head is next"
@@ -234,6 +354,14 @@ class Audit:
             self.states[event.ticket] = "running"
         deadline = self.deadlines.get(event.ticket)
         assert deadline is None or event.at < deadline, "nobody is admitted after its deadline"
+
+    def _goes_to(self, ticket: int, endpoint: str) -> None:
+        cap = self.caps[endpoint]
+        assert cap == 0 or list(self.at_endpoint.values()).count(endpoint) < cap, "I1: nor above the endpoint's own"
+        all_are_down = len(self.down) == len(self.caps)
+        assert endpoint not in self.down or (all_are_down and not self.holds), "one that is down takes nothing"
+        assert ticket not in self.at_endpoint
+        self.at_endpoint[ticket] = endpoint
 
     def _step(self, ticket: int, old: str, new: str, outcome: Outcome | None) -> None:
         assert self.states[ticket] == old, "I4: each state is left once"

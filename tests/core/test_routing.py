@@ -1,4 +1,4 @@
-"""Which upstream serves a model: exact name, alias, the most specific glob, the default upstream."""
+"""Which upstream serves a model: exact name, alias, the other tag, the most specific glob, the default upstream."""
 
 import fnmatch
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmgate.core.routing import Route, Routes, Serves, is_glob
+from llmgate.core.routing import Route, Routes, Serves, is_glob, other_tag
 from llmgate.errors import UnknownModel
 
 ROUTES = Routes(
@@ -60,6 +60,57 @@ def test_the_more_a_glob_says_before_its_first_wildcard_and_in_all_the_closer_it
 def test_of_two_that_say_the_same_the_first_in_the_settings_serves():
     routes = Routes({"a": Serves(("m", "x*"), {"n": "m"}), "b": Serves(("m", "x*"), {"n": "other"})})
     assert [routes.find(model).upstream for model in ("m", "x1", "n")] == ["a", "a", "a"]
+
+
+TAGGED = Routes(
+    {
+        "rest": Serves(("*",)),
+        "ollama": Serves(
+            ("llama3:latest", "mistral", "qwen2.5:3b", "host:5000/tiny:latest"), {"fast:latest": "mistral"}
+        ),
+        "both": Serves(("two", "two:latest")),
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("model", "route"),
+    [
+        ("llama3", Route("ollama", "llama3:latest")),
+        ("llama3:latest", Route("ollama", "llama3:latest")),
+        ("mistral:latest", Route("ollama", "mistral")),
+        ("fast", Route("ollama", "mistral")),
+        ("host:5000/tiny", Route("ollama", "host:5000/tiny:latest")),
+        ("two", Route("both", "two")),
+        ("two:latest", Route("both", "two:latest")),
+        ("qwen2.5", Route("rest", "qwen2.5")),
+        ("qwen2.5:latest", Route("rest", "qwen2.5:latest")),
+        ("llama3:8b", Route("rest", "llama3:8b")),
+        ("mistral:latest:latest", Route("rest", "mistral:latest:latest")),
+        (":latest", Route("rest", ":latest")),
+    ],
+)
+def test_a_name_without_a_tag_is_the_one_with_latest_and_the_server_is_asked_for_what_it_lists(model, route):
+    assert TAGGED.find(model) == route
+
+
+def test_an_alias_goes_before_another_tag():
+    routes = Routes({"a": Serves(("m:latest",), {"m": "other"})})
+    assert [routes.find(model).model for model in ("m", "m:latest")] == ["other", "m:latest"]
+
+
+@pytest.mark.parametrize(
+    ("model", "other"),
+    [
+        ("llama3", "llama3:latest"),
+        ("llama3:latest", "llama3"),
+        ("llama3:8b", ""),
+        ("host:5000/a/b", "host:5000/a/b:latest"),
+        ("host:5000/a/b:8b", ""),
+    ],
+)
+def test_the_other_way_to_write_a_name(model, other):
+    assert other_tag(model) == other
 
 
 def test_the_default_upstream_gets_the_rest_under_its_own_name():

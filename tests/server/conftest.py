@@ -12,12 +12,22 @@ from rawclient import Client
 
 from tests.server.house import House, OpenHouse
 
-ON_BOTH_LOOPS = {"test_exchange.py", "test_http_protocol.py", "test_http_server.py", "test_admin.py"}
+ON_BOTH_LOOPS = {
+    "test_exchange.py",
+    "exchange",
+    "test_passage.py",
+    "test_http_protocol.py",
+    "test_http_server.py",
+    "test_admin.py",
+}
+"""Files, and a folder of them."""
 
 
 def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> dict[str, Callable[[], object]]:
     loops: dict[str, Callable[[], object]] = {"asyncio": asyncio.new_event_loop}
-    return loops | ({"uvloop": uvloop.new_event_loop} if item.path.name in ON_BOTH_LOOPS else {})
+    return loops | (
+        {"uvloop": uvloop.new_event_loop} if ON_BOTH_LOOPS & {item.path.name, item.path.parent.name} else {}
+    )
 
 
 @pytest.fixture

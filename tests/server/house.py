@@ -21,7 +21,7 @@ from llmgate.config.load import load
 from llmgate.core.events import Event, GateStatistics, Limits, Queued, TicketEvent
 from llmgate.core.gate import Gate
 from llmgate.core.routing import Routes, Serves
-from llmgate.daemon import limits_of, make_upstream
+from llmgate.fleet import make_gate, make_upstream
 from llmgate.server.frontdoor import FrontDoor
 from llmgate.server.http_server import HttpServer
 from llmgate.server.services import Services
@@ -39,14 +39,15 @@ def services_for(url: str, listener: Callable[[Event], None], ledger: Ledger, **
         "aliases": {"nick": "m-real"},
         "max_concurrent": 1,
         "release_timeout": 0.02,
+        "on_down": "fail",
         **sections.pop("upstream", {}),
     }
     settings = load(None, environ={}, overrides={"upstreams": {UPSTREAM: upstream}, **sections}).settings
     one = settings.upstreams[UPSTREAM]
     loop = asyncio.get_running_loop()
-    admission = LocalAdmission({UPSTREAM: limits_of(one)}, listener, loop.time)
+    admission = LocalAdmission([make_gate(UPSTREAM, one)], listener, loop.time)
     routes = Routes({UPSTREAM: Serves(one.models, one.aliases)}, settings.server.default_upstream)
-    return Services(settings, admission, {UPSTREAM: make_upstream(UPSTREAM, one, "")}, ledger, routes)
+    return Services(settings, admission, {UPSTREAM: make_upstream(UPSTREAM, one, one.url, "")}, ledger, routes)
 
 
 class Guests:

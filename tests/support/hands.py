@@ -141,13 +141,31 @@ class Turn:
             await self.connection.wait_closed()
 
 
+def is_question(request: Request) -> bool:
+    """Whether llmgate itself asks, of what kind the server is or how it is, and no client."""
+    own = (request.header(b"user-agent") or b"").startswith(b"llmgate/")
+    return own or request.line.startswith((b"GET /health ", b"GET /slots "))
+
+
+def answer_to_question(request: Request, headers: bytes = b"") -> bytes:
+    """That of a server of no known kind, which speaks Messages."""
+    knows = request.line.startswith(b"POST /v1/messages ")
+    status, message = (400, b"'messages' is required") if knows else (404, b"File Not Found")
+    body = b'{"error":{"message":"%b"}}' % message
+    return b"HTTP/1.1 %d X\r\ncontent-length: %d\r\n%b\r\n%b" % (status, len(body), headers, body)
+
+
 class Hands(Puppet):
-    """`await hands.turn()` is the next request that arrives. It may listen on a port that `hold_port` reserved."""
+    """`await hands.turn()` is the next request that arrives. It may listen on a port that `hold_port` reserved.
+
+    What llmgate itself asks now and then is answered out of the test's sight.
+    """
 
     def __init__(self, port: int = 0) -> None:
         super().__init__(self._take_turns)
         self._port = port
         self._turns: asyncio.Queue[Turn] = asyncio.Queue()
+        self._askers: list[Connection] = []
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
@@ -157,11 +175,30 @@ class Hands(Puppet):
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
+    async def __aexit__(self, *error: object) -> None:
+        self.connections += self._askers
+        await super().__aexit__(*error)
+
     async def _take_turns(self, connection: Connection) -> None:
         assert isinstance(connection, TimedConnection)
         while True:
             request = await connection.read_request()
-            self._turns.put_nowait(Turn(connection, request))
+            if is_question(request):
+                await self._answer_question(connection, request)
+            else:
+                self._turns.put_nowait(Turn(connection, request))
+
+    async def _answer_question(self, connection: TimedConnection, request: Request) -> None:
+        """A connection that had no other request is closed and forgotten, so that no request of the test gets it."""
+        self.requests.pop()
+        connection.requests.pop()
+        if connection.requests:
+            await connection.send(answer_to_question(request))
+            return
+        self.connections.remove(connection)
+        self._askers.append(connection)
+        await connection.send(answer_to_question(request, b"connection: close\r\n"))
+        connection.close()
 
     async def turn(self, seconds: float = LIVENESS_SECONDS) -> Turn:
         async with asyncio.timeout(seconds):

@@ -10,15 +10,15 @@ from typing import Any
 import msgspec
 
 from llmgate.errors import UpstreamFailed
+from llmgate.protocols.document import is_object, read_object
+from llmgate.protocols.fault import fault_status, is_fault
+from llmgate.protocols.seam import whole
 from llmgate.protocols.translate.asked import Asked
 from llmgate.protocols.translate.call import Call
-from llmgate.protocols.translate.document import is_object, read_object
-from llmgate.protocols.translate.fault import fault_status, is_fault
 from llmgate.protocols.translate.frames import SIGNATURE
 from llmgate.protocols.translate.ids import call_id, message_id
 from llmgate.protocols.translate.piece import CallPiece, Kind, called, first_choice, spoken
 from llmgate.protocols.translate.reason import Finish
-from llmgate.protocols.translate.seam import whole
 from llmgate.protocols.translate.usage import Usage
 from llmgate.protocols.upstream_error import read_upstream_error
 

@@ -11,8 +11,8 @@ import re
 from typing import NoReturn
 
 from llmgate.errors import UpstreamFailed
-from llmgate.protocols.translate.document import is_object, read_string
-from llmgate.protocols.translate.seam import whole
+from llmgate.protocols.document import is_object, read_string
+from llmgate.protocols.seam import whole
 
 _TOKEN = re.compile(rb'\\.?|["{}\[\]]', re.DOTALL)
 _BLANK = b" \t\r\n"

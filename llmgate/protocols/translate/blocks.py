@@ -9,7 +9,8 @@
 
 from collections import deque
 
-from llmgate.protocols.translate.budget import LIMIT, Budget
+from llmgate.protocols.budget import LIMIT, Budget
+from llmgate.protocols.seam import Seam
 from llmgate.protocols.translate.call import Call
 from llmgate.protocols.translate.frames import (
     block_stop,
@@ -21,7 +22,6 @@ from llmgate.protocols.translate.frames import (
 )
 from llmgate.protocols.translate.ids import call_id
 from llmgate.protocols.translate.piece import CallPiece, Kind, Spoken
-from llmgate.protocols.translate.seam import Seam
 
 _BLOCK_COST = 2048
 """Bytes that a block costs beyond its text."""

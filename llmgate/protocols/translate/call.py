@@ -1,9 +1,9 @@
 """One tool call of an answer, put together from its pieces."""
 
 from llmgate.errors import UpstreamFailed
+from llmgate.protocols.seam import Seam
 from llmgate.protocols.translate.arguments import Arguments
 from llmgate.protocols.translate.piece import CallPiece
-from llmgate.protocols.translate.seam import Seam
 
 _NAME_MOST = 4096
 """Characters."""

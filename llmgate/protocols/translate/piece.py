@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from llmgate.protocols.translate.document import write_object
-from llmgate.protocols.translate.seam import whole
+from llmgate.protocols.document import write_object
+from llmgate.protocols.seam import whole
 
 Kind = Literal["text", "thinking"]
 

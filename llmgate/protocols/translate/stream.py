@@ -13,20 +13,19 @@ from typing import Any
 
 from llmgate.errors import UpstreamFailed
 from llmgate.protocols.anthropic import MessagesSurface
+from llmgate.protocols.budget import LIMIT, Budget
+from llmgate.protocols.document import read_object
+from llmgate.protocols.events import DONE, Event, EventCutter, without_half_a_line
+from llmgate.protocols.fault import fault_status, is_fault
+from llmgate.protocols.seam import whole
 from llmgate.protocols.translate.asked import Asked
 from llmgate.protocols.translate.blocks import Blocks
-from llmgate.protocols.translate.budget import LIMIT
-from llmgate.protocols.translate.document import read_object
-from llmgate.protocols.translate.events import Event, EventCutter
-from llmgate.protocols.translate.fault import fault_status, is_fault
 from llmgate.protocols.translate.frames import message_end, message_start
 from llmgate.protocols.translate.ids import message_id
 from llmgate.protocols.translate.piece import called, first_choice, spoken
 from llmgate.protocols.translate.reason import Finish
-from llmgate.protocols.translate.seam import whole
 from llmgate.protocols.translate.usage import Usage
 
-_DONE = b"[DONE]"
 _NO_END = "llmgate: the upstream ended its stream before the answer was complete (UPSTREAM_ERROR)"
 _SURFACE = MessagesSurface()
 
@@ -53,7 +52,7 @@ class MessageStream:
         self._asked = asked
         self._request_id = request_id
         self._model = asked.model
-        self._cutter = EventCutter(limit)
+        self._cutter = EventCutter(Budget(limit))
         self._blocks = Blocks(request_id, limit)
         self._finish = Finish(asked.stop_sequences)
         self._usage = Usage()
@@ -79,7 +78,7 @@ class MessageStream:
         """At the end of the answer's bytes: what is still to be said."""
         out: list[bytes] = []
         if not self._over:
-            self._take_all(map(_without_half_a_line, self._cutter.end()), out)
+            self._take_all(map(without_half_a_line, self._cutter.end()), out)
         if not self._over:
             self._take_all(self._missing_end(), out)
         return out
@@ -103,11 +102,11 @@ class MessageStream:
             raise UpstreamFailed(
                 "llmgate: the upstream ended its stream before the answer was complete (UPSTREAM_ERROR)"
             )
-        yield b"", _DONE
+        yield b"", DONE
 
     def _take(self, event: Event, out: list[bytes]) -> None:
         name, data = event[0], event[1].strip()
-        if data == _DONE:
+        if data == DONE:
             self._close(out)
         elif name == b"error":
             self._pass_fault({}, data, out)
@@ -164,10 +163,3 @@ class MessageStream:
     def _fail(self, frame: bytes, out: list[bytes]) -> None:
         out.append(frame)
         self.failed = self.started = True
-
-
-def _without_half_a_line(event: Event) -> Event:
-    """The last event of a stream, whose last line may be cut anywhere."""
-    name, data = event
-    whole_line = data.strip() == _DONE or read_object(data) is not None
-    return event if whole_line else (name, data.rpartition(b"\n")[0])

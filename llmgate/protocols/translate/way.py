@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from llmgate.protocols.budget import LIMIT
 from llmgate.protocols.speech import CHAT_PATH
 from llmgate.protocols.sse import is_event_stream
 from llmgate.protocols.surface import StreamWatch
@@ -50,7 +51,7 @@ class Translated:
     def as_stream(self, body: bytes) -> bytes:
         """As if the whole answer had come in one chunk."""
         self.whole(body)
-        stream = MessageStream(self._asked, self._request_id)
+        stream = MessageStream(self._asked, self._request_id, limit=LIMIT + 2 * len(body))  # all of it is here already
         line = body.translate(_ONE_LINE)
         return b"".join([*stream.feed(b"data: " + line + b"\n\ndata: [DONE]\n\n"), *stream.end()])
 

@@ -12,12 +12,14 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from llmgate.core import events, gate, line
+from llmgate.core import endpoints, events, gate, line, timers
 from tests.core.gate_machine import GateMachine
 
 pytestmark = pytest.mark.timeout(600)
 
 SMALLEST_LINE = 4
+DEAD_TIMERS_KEPT = 1
+SESSIONS_KEPT = 2
 
 
 class Fault(NamedTuple):
@@ -34,8 +36,8 @@ FAULTS = [
     Fault(
         "a draining slot is not counted",
         gate,
-        "return cap == 0 or self._in_flight < cap",
-        "return cap == 0 or self.statistics().running < cap",
+        "(cap == 0 or self._in_flight < cap)",
+        "(cap == 0 or self.statistics().running < cap)",
     ),
     Fault(
         "leaving twice frees two slots",
@@ -61,14 +63,14 @@ FAULTS = [
     Fault(
         "a slot is not given back",
         gate,
-        "        self._in_flight -= 1\n        self._note(Released(",
-        "        self._in_flight -= outcome is not None\n        self._note(Released(",
+        "        self._in_flight -= 1\n        self._endpoints",
+        "        self._in_flight -= outcome is not None\n        self._endpoints",
     ),
     Fault(
         "a requeued one keeps its slot",
         gate,
-        "            self._in_flight -= 1\n            ticket.state, ticket.admitted_at = State.WAITING, None",
-        "            ticket.state, ticket.admitted_at = State.WAITING, None",
+        "            self._in_flight -= 1\n            self._endpoints",
+        "            self._endpoints",
     ),
     # ---- I2 order
     Fault(
@@ -117,8 +119,8 @@ FAULTS = [
     Fault(
         "only one is admitted at a time",
         gate,
-        "        while self._line and self._may_admit():",
-        "        if self._line and self._may_admit():",
+        "        while self._line:\n            if not (self",
+        "        if self._line:\n            if not (self",
     ),
     Fault(
         "a raised cap wakes nobody",
@@ -135,8 +137,8 @@ FAULTS = [
     Fault(
         "the end of a hold ends a pause",
         gate,
-        "        self._held = held\n",
-        "        self._held = held\n        self._paused = self._paused and held\n",
+        "            self._note_endpoint(name, old, now)\n",
+        "            self._note_endpoint(name, old, now)\n            self._paused = self._paused and not up\n",
     ),
     # ---- I6 one outcome, numbered events that fold to the statistics
     Fault(
@@ -191,63 +193,266 @@ FAULTS = [
     Fault(
         "one requeued out of time is admitted",
         gate,
-        "            self._set_timer(ticket, ticket.deadline)\n            self._handle_due(now)\n",
-        "            self._set_timer(ticket, ticket.deadline)\n",
+        "            self._timers.set(ticket, ticket.deadline)\n            self._handle_due(now)\n",
+        "            self._timers.set(ticket, ticket.deadline)\n",
     ),
     Fault(
         "one requeued waits for ever",
         gate,
-        "            self._set_timer(ticket, ticket.deadline)\n            self._handle_due(now)\n",
+        "            self._timers.set(ticket, ticket.deadline)\n            self._handle_due(now)\n",
         "",
     ),
     Fault(
         "release_at is forgotten",
         gate,
-        "            self._set_timer(ticket, release_at)\n",
+        "            self._timers.set(ticket, release_at)\n",
         "",
     ),
     Fault(
         "a deadline is handled a moment late",
-        gate,
-        "while self._timers and self._timers[0][0] <= now:",
-        "while self._timers and self._timers[0][0] < now:",
+        timers,
+        "while self._heap and self._heap[0][0] <= now:",
+        "while self._heap and self._heap[0][0] < now:",
     ),
     # ---- timers
     Fault(
         "a dead timer is resurrected",
-        gate,
+        timers,
         "return entry[2].timer is not entry",
         "return entry[2].timer is None",
     ),
     Fault(
         "the timer of an admitted one lives on",
         gate,
-        "            self._line.remove(ticket)\n            self._drop_timer(ticket)\n            self._admit(",
-        "            self._line.remove(ticket)\n            self._admit(",
+        "        self._timers.drop(ticket)\n        self._admit(",
+        "        self._admit(",
     ),
     Fault(
         "the live are struck out with the dead",
-        gate,
-        "[entry for entry in self._timers if not self._is_dead(entry)]",
-        "[entry for entry in self._timers if self._is_dead(entry)]",
+        timers,
+        "[entry for entry in self._heap if not self._is_dead(entry)]",
+        "[entry for entry in self._heap if self._is_dead(entry)]",
     ),
     Fault(
         "struck out, the timers are no heap any more",
-        gate,
-        "            heapq.heapify(self._timers)\n",
-        "            self._timers.reverse()\n",
+        timers,
+        "            heapq.heapify(self._heap)\n",
+        "            self._heap.reverse()\n",
     ),
     Fault(
         "dead timers are kept",
-        gate,
-        "        self._dead_timers += 1\n        self._strike_out_dead_timers()\n",
-        "        self._dead_timers += 1\n",
+        timers,
+        "        self._dead += 1\n        self._strike_out_dead()\n",
+        "        self._dead += 1\n",
     ),
     Fault(
         "a dead timer is the next deadline",
-        gate,
-        "while self._timers and self._is_dead(self._timers[0]):",
+        timers,
+        "while self._heap and self._is_dead(self._heap[0]):",
         "while False:",
+    ),
+    Fault(
+        "an earlier timer is not looked for",
+        timers,
+        "            self.soonest = self._heap[0][0]\n",
+        "            self.soonest = due\n",
+    ),
+    Fault(
+        "after one that was due nothing is due any more",
+        timers,
+        "        self.soonest = self._heap[0][0] if self._heap else math.inf",
+        "        self.soonest = math.inf",
+    ),
+    # ---- several endpoints
+    Fault(
+        "an endpoint is not given back on release",
+        gate,
+        "        self._endpoints.give_back(ticket.endpoint)\n        self._stuck_since",
+        "        self._stuck_since",
+    ),
+    Fault(
+        "an endpoint is not given back on requeue",
+        gate,
+        "            self._endpoints.give_back(ticket.endpoint)\n            ticket.state",
+        "            ticket.state",
+    ),
+    Fault(
+        "an endpoint that is down takes one",
+        endpoints,
+        "        self._usable = those_up if those_up or self.holds else list(self._caps)",
+        "        self._usable = list(self._caps) if those_up or not self.holds else []",
+    ),
+    Fault(
+        "all down, nobody is tried though nothing holds",
+        endpoints,
+        "those_up if those_up or self.holds else list(self._caps)",
+        "those_up",
+    ),
+    Fault(
+        "a session sticks to an endpoint without room",
+        endpoints,
+        "if last in self._usable and self._has_room(last):",
+        "if last in self._usable:",
+    ),
+    Fault(
+        "a session sticks to an endpoint that is down",
+        endpoints,
+        "if last in self._usable and self._has_room(last):",
+        "if last is not None and self._has_room(last):",
+    ),
+    Fault(
+        "a session does not stick",
+        endpoints,
+        "            self._remember(session, name)\n",
+        "            pass\n",
+    ),
+    Fault(
+        "the session that came last is forgotten first",
+        endpoints,
+        "        self._sessions.move_to_end(session)\n",
+        "",
+    ),
+    Fault(
+        "the least busy one has the fewest in flight, whatever its cap",
+        endpoints,
+        "return self._in_flight[name] / (self._caps[name] or 1)",
+        "return self._in_flight[name]",
+    ),
+    Fault(
+        "the last named among equals comes first",
+        endpoints,
+        "min(filter(self._has_room, self._usable), key",
+        "min(filter(self._has_room, reversed(self._usable)), key",
+    ),
+    Fault(
+        "an endpoint's own cap is ignored",
+        endpoints,
+        "return not cap or self._in_flight[name] < cap",
+        "return True",
+    ),
+    Fault(
+        "the only one that is up has no cap",
+        endpoints,
+        "        if cap and self._in_flight[name] >= cap:",
+        "        if cap and self._in_flight[name] >= cap and len(usable) > 1:",
+    ),
+    Fault(
+        "the sum does not count where endpoints have caps",
+        gate,
+        "        cap = self._limits.max_concurrent\n",
+        "        cap = 0 if any(it.max_concurrent for it in self.endpoints().values()) else self._limits.max_concurrent\n",
+    ),
+    Fault(
+        "a hold is ignored",
+        gate,
+        "        self._stands = self._paused or self._endpoints.held",
+        "        self._stands = self._paused",
+    ),
+    Fault(
+        "an endpoint that comes back wakes nobody",
+        gate,
+        "            self._change_mode(now)\n        self._settle(now)\n\n    def raise_alarm",
+        "            self._change_mode(now)\n\n    def raise_alarm",
+    ),
+    Fault(
+        "an endpoint that changes nothing is told",
+        gate,
+        "        if changed:\n            self._note_endpoint",
+        "        if True:\n            self._note_endpoint",
+    ),
+    Fault(
+        "one requeued after all were dismissed waits on",
+        gate,
+        "            if self._dismisses and ticket.state is State.WAITING:\n"
+        '                self._leave_line(ticket, now, "refused")\n',
+        "",
+    ),
+    Fault(
+        "one requeued is refused though who waits is served",
+        gate,
+        "self._dismisses = self._dismisses or dismiss",
+        "self._dismisses = True",
+    ),
+    # ---- alarms
+    Fault(
+        "a stall begins anew with each arrival",
+        gate,
+        "            self._queue(ticket, now, max_wait)\n",
+        "            self._queue(ticket, now, max_wait)\n            self._stuck_since = None\n",
+    ),
+    Fault(
+        "a stall begins with the second arrival",
+        gate,
+        "            self._watch_for_a_stall(now)\n        else:",
+        "        else:",
+    ),
+    Fault(
+        "a release does not end a stall",
+        gate,
+        "        self._stuck_since = None\n        if self._tally.alarms:\n"
+        '            self._clear_alarm("stalled", now)\n',
+        "",
+    ),
+    Fault(
+        "a stall is cleared when somebody leaves the line",
+        gate,
+        "        self._line.remove(ticket)\n        self._timers.drop(ticket)\n        ticket.state = State.GONE",
+        "        self._line.remove(ticket)\n        self._timers.drop(ticket)\n        ticket.state = State.GONE\n"
+        "        self._end_stall(now)",
+    ),
+    Fault(
+        "a stall outlives the last who waits",
+        gate,
+        "        if self._stuck_since is not None:\n            self._end_stall(now)\n",
+        "",
+    ),
+    Fault(
+        "a paused gate is stalled",
+        gate,
+        "        if self._stuck_since is None and not self._stands:",
+        "        if self._stuck_since is None:",
+    ),
+    Fault(
+        "a stall goes on through a pause",
+        gate,
+        "        if self._stands:\n            self._end_stall(now)\n",
+        "",
+    ),
+    Fault(
+        "a stall is told at each call",
+        gate,
+        ' or "stalled" in self._tally.alarms:',
+        ":",
+    ),
+    Fault(
+        "nobody wakes up for a stall",
+        gate,
+        "due, stall = self._timers.next(), self._stall_due()",
+        "due, stall = self._timers.next(), None",
+    ),
+    Fault(
+        "a stall is told late",
+        gate,
+        "stall <= now",
+        "stall < now",
+    ),
+    Fault(
+        "those who expire leave their stall to one who is requeued",
+        gate,
+        "        if not self._line:\n            self._end_stall(now)\n",
+        "",
+    ),
+    Fault(
+        "the text of an alarm stays the first one",
+        gate,
+        "if self._tally.alarms.get(alarm) != text:",
+        "if alarm not in self._tally.alarms:",
+    ),
+    Fault(
+        "an alarm that is not raised is cleared",
+        gate,
+        "        if alarm in self._tally.alarms:\n",
+        "        if True:\n",
     ),
     # ---- I7 positions, and the line under them
     Fault(
@@ -331,12 +536,17 @@ def run(machine: type[GateMachine], *, examples: int = 3000) -> None:
 
 def machine_on(fault: Fault | None) -> type[GateMachine]:
     """The state machine on a copy of the gate with that fault, its arrays so small that all its parts are at work."""
-    changed_events, changed_line, changed_gate = (copy_of(module, fault) for module in (events, line, gate))
-    changed_line._SMALLEST = SMALLEST_LINE
-    changed_gate._DEAD_TIMERS_KEPT = 1
-    vars(changed_events).update({name: value for name, value in vars(events).items() if name != "Tally"})
-    changed_gate.Line, changed_gate.Tally = changed_line.Line, changed_events.Tally
-    return type("FaultyGateMachine", (GateMachine,), {"core": changed_gate, "smallest_line": SMALLEST_LINE})
+    parts = {module: copy_of(module, fault) for module in (endpoints, events, gate, line, timers)}
+    parts[line]._SMALLEST = SMALLEST_LINE
+    parts[timers]._DEAD_KEPT = DEAD_TIMERS_KEPT
+    parts[endpoints]._SESSIONS_KEPT = SESSIONS_KEPT
+    for module, own in ((events, "Tally"), (endpoints, "Endpoints")):
+        told = {name: value for name, value in vars(module).items() if isinstance(value, type) and name != own}
+        vars(parts[module]).update(told)  # what they tell must be of the types that everybody knows
+    parts[gate].Line, parts[gate].Tally = parts[line].Line, parts[events].Tally
+    parts[gate].Endpoints, parts[gate].Timers = parts[endpoints].Endpoints, parts[timers].Timers
+    sizes = {"smallest_line": SMALLEST_LINE, "dead_timers_kept": DEAD_TIMERS_KEPT, "sessions_kept": SESSIONS_KEPT}
+    return type("FaultyGateMachine", (GateMachine,), {"core": parts[gate], **sizes})
 
 
 def copy_of(module: ModuleType, fault: Fault | None) -> ModuleType:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from llmgate.protocols.translate.document import is_object, read_object, read_string, write_object
+from llmgate.protocols.document import is_object, read_object, read_string, write_object
 
 DEEP = b'{"a":' * 100_000 + b"1" + b"}" * 100_000
 

@@ -1,11 +1,11 @@
-"""Bounds what one translated stream may keep in memory."""
+"""Bounds what may be kept in memory of one stream that is read to its end or translated."""
 
 from llmgate.errors import UpstreamFailed
 
 LIMIT = 16 << 20
 """Bytes of one event, and bytes of all tool calls and texts that are kept until their turn or their end."""
 
-_TOO_LONG = "llmgate: the upstream sent more at once than can be translated (UPSTREAM_ERROR)"
+_TOO_LONG = "llmgate: the upstream sent more at once than can be kept (UPSTREAM_ERROR)"
 
 
 class Budget:

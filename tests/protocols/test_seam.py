@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmgate.protocols.translate.seam import Seam, whole
+from llmgate.protocols.seam import Seam, whole
 
 
 def units(text: str) -> list[str]:

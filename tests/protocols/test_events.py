@@ -7,12 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmgate.errors import UpstreamFailed
-from llmgate.protocols.translate.events import Event, EventCutter
+from llmgate.protocols.budget import Budget
+from llmgate.protocols.events import Event, EventCutter
 from tests.protocols.streams import cut
 
 
 def events(*pieces: bytes, limit: int = 10_000) -> list[Event]:
-    cutter = EventCutter(limit)
+    cutter = EventCutter(Budget(limit))
     return [event for piece in pieces for event in cutter.feed(piece)] + list(cutter.end())
 
 
@@ -54,7 +55,7 @@ def test_the_cut_does_not_matter(lines: list[tuple[bytes, bytes]], places: list[
     stream = b"".join(line + end for line, end in lines)
 
     def outcome(pieces: Iterable[bytes]) -> tuple[list[Event], bool]:
-        cutter, found = EventCutter(limit), []
+        cutter, found = EventCutter(Budget(limit)), []
         try:
             for piece in pieces:
                 found.extend(cutter.feed(piece))

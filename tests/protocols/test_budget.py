@@ -3,7 +3,7 @@
 import pytest
 
 from llmgate.errors import UpstreamFailed
-from llmgate.protocols.translate.budget import Budget
+from llmgate.protocols.budget import Budget
 
 
 def test_the_limit() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from llmgate.protocols.anthropic import MessagesSurface
-from llmgate.protocols.translate.fault import fault_status, is_fault
+from llmgate.protocols.fault import fault_status, is_fault
 
 
 @pytest.mark.parametrize(

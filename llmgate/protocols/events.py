@@ -7,10 +7,14 @@ alone, never on how they were cut into pieces, and the work is linear in them.
 
 from collections.abc import Iterator
 
-from llmgate.protocols.translate.budget import LIMIT, Budget
+from llmgate.protocols.budget import Budget
+from llmgate.protocols.document import read_object
 
 _LINE_COST = 64
 """Bytes that a kept line costs beyond its own."""
+
+DONE = b"[DONE]"
+"""The data that ends a stream of OpenAI's."""
 
 Event = tuple[bytes, bytes]
 """Name and data, b"" where there is none; the lines of data joined by LF."""
@@ -23,8 +27,9 @@ class EventCutter:
 
     __slots__ = ("_after_cr", "_at_start", "_budget", "_data", "_held", "_name", "_size")
 
-    def __init__(self, limit: int = LIMIT) -> None:
-        self._budget = Budget(limit)
+    def __init__(self, budget: Budget) -> None:
+        """`budget` bounds what is kept of one event; others may take from it as well."""
+        self._budget = budget
         self._at_start = True
         self._after_cr = False
         """The last line ended with CR: an LF that comes next belongs to it."""
@@ -88,3 +93,10 @@ class EventCutter:
         self._name, self._size = b"", 0
         self._data.clear()
         return event if any(event) else None
+
+
+def without_half_a_line(event: Event) -> Event:
+    """The last event of a stream, whose last line may be cut anywhere."""
+    name, data = event
+    whole_line = data.strip() == DONE or read_object(data) is not None
+    return event if whole_line else (name, data.rpartition(b"\n")[0])

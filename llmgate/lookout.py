@@ -1,0 +1,166 @@
+"""Looks after the servers: asks those that are down whether they are back, and raises the alarms that they tell.
+
+A question is `GET /health`, which loads no model anywhere: llama-server, vLLM and SGLang answer it, and any other
+server's "no such path" is an answer as well. One that is down is asked again and again, with growing pauses; one that
+has nothing to do now and then. While requests are there, they tell more than a question would.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+
+from llmgate.admission.base import LOADING_MODEL, NO_CONNECTION
+from llmgate.admission.local import LocalAdmission
+from llmgate.core.events import Alarm, EndpointChanged, Event
+from llmgate.errors import GateError, UpstreamDown
+from llmgate.protocols.speech import is_loading
+from llmgate.upstreams.answer import Timeouts
+from llmgate.upstreams.slots import SlotWatch
+from llmgate.upstreams.upstream import Upstream
+
+logger = logging.getLogger("llmgate")
+
+FIRST_PAUSE_SECONDS = 0.5
+LAST_PAUSE_SECONDS = 5.0
+IDLE_SECONDS = 15.0
+
+_AWAY = (502, 503, 504)
+_LIMIT = 64 * 1024
+_TIMEOUTS = Timeouts(connect=5.0, first_byte=10.0, idle=10.0, total=10.0)
+
+_TEXTS: Mapping[Alarm, str] = {
+    "draining": "draining: the server is still busy with a request that is over, for longer than release_timeout",
+    "hidden_wait": "hidden wait: the server holds back a request that has a slot here; who else uses this server?",
+}
+
+
+class _Watched:
+    """One endpoint."""
+
+    __slots__ = ("down", "next_at", "upstream", "why")
+
+    def __init__(self, upstream: str) -> None:
+        self.upstream = upstream
+        self.down = asyncio.Event()
+        self.why = ""
+        self.next_at = 0.0
+        """When it is asked next, on the monotonic clock."""
+
+
+class Lookout:
+    """Of all endpoints of one daemon. Every event of the gates must be told to `apply`."""
+
+    def __init__(
+        self,
+        endpoints: Mapping[str, Upstream],
+        owners: Mapping[str, str],
+        admission: LocalAdmission,
+        on_back: Callable[[str], None],
+    ) -> None:
+        """`endpoints` and `owners` (the upstream) by the endpoint's name; `on_back`: that one was down and is back."""
+        self._endpoints = endpoints
+        self._admission = admission
+        self._on_back = on_back
+        self._watched = {name: _Watched(owners[name]) for name in endpoints}
+        self.slot_watches = {name: self._slot_watch(name, endpoint) for name, endpoint in endpoints.items()}
+        self._overdue: set[str] = set()
+        self._hidden: set[str] = set()
+
+    def apply(self, event: Event) -> None:
+        """Takes in one event of a gate."""
+        if isinstance(event, EndpointChanged):
+            watched = self._watched[event.endpoint]
+            if event.up:
+                watched.down.clear()
+            else:
+                watched.why = event.reason
+                watched.next_at = time.monotonic() + FIRST_PAUSE_SECONDS
+                watched.down.set()
+
+    def detail(self, upstream: str) -> str:
+        """Why it is down and when it is asked next, for a person; "" where none of its endpoints is."""
+        down = [watched for watched in self._watched.values() if watched.upstream == upstream and watched.down.is_set()]
+        if not down:
+            return ""
+        soonest = min(down, key=lambda watched: watched.next_at)
+        seconds = max(0, round(soonest.next_at - time.monotonic()))
+        return f"{soonest.why}, next probe in {seconds}s"
+
+    async def run(self) -> None:
+        """For ever."""
+        async with asyncio.TaskGroup() as tasks:
+            for name in self._endpoints:
+                tasks.create_task(self.slot_watches[name].run())
+                tasks.create_task(self._follow(name))
+
+    async def _follow(self, name: str) -> None:
+        watched = self._watched[name]
+        while True:
+            if not watched.down.is_set():
+                await self._look_at_one_that_is_up(name, watched)
+            else:
+                await self._wait_for_one_that_is_down(name, watched)
+
+    async def _look_at_one_that_is_up(self, name: str, watched: _Watched) -> None:
+        if not self._in_flight(name, watched):
+            away = await self._ask(name)
+            if away and not self._in_flight(name, watched):
+                self._admission.set_endpoint(watched.upstream, name, up=False, reason=away)
+                return
+        try:
+            async with asyncio.timeout(IDLE_SECONDS):
+                await watched.down.wait()
+        except TimeoutError:
+            pass
+
+    async def _wait_for_one_that_is_down(self, name: str, watched: _Watched) -> None:
+        pause = FIRST_PAUSE_SECONDS
+        while watched.down.is_set():
+            watched.next_at = time.monotonic() + pause
+            await asyncio.sleep(pause)
+            away = await self._ask(name)
+            if not away:
+                self._come_back(name, watched)
+                return
+            watched.why = away
+            pause = min(pause * 2, LAST_PAUSE_SECONDS)
+
+    def _come_back(self, name: str, watched: _Watched) -> None:
+        self.slot_watches[name].forget()
+        self._on_back(name)
+        self._admission.set_endpoint(watched.upstream, name, up=True)
+
+    def _in_flight(self, name: str, watched: _Watched) -> int:
+        return self._admission.gate(watched.upstream).endpoints()[name].in_flight
+
+    async def _ask(self, name: str) -> str:
+        """Why it cannot take a request, for a person; "" where it can."""
+        try:
+            status, body = await self._endpoints[name].ask(b"/health", timeouts=_TIMEOUTS, limit=_LIMIT)
+        except UpstreamDown:
+            return NO_CONNECTION
+        except GateError:
+            return "it does not answer"
+        except Exception:
+            logger.exception("%s could not be asked for its health", name)
+            return ""
+        if is_loading(status, body):
+            return LOADING_MODEL
+        return "it says that it is not available" if status in _AWAY else ""
+
+    # ---- alarms
+
+    def _slot_watch(self, name: str, endpoint: Upstream) -> SlotWatch:
+        return SlotWatch(
+            endpoint,
+            lambda overdue: self._note(self._overdue, name, overdue, "draining"),
+            lambda waits: self._note(self._hidden, name, waits, "hidden_wait"),
+        )
+
+    def _note(self, those: set[str], name: str, raised: bool, alarm: Alarm) -> None:
+        """An upstream has an alarm while one of its endpoints has it."""
+        (those.add if raised else those.discard)(name)
+        upstream = self._watched[name].upstream
+        still = any(self._watched[other].upstream == upstream for other in those)
+        self._admission.set_alarm(upstream, alarm, _TEXTS[alarm] if still else None)

@@ -1,0 +1,374 @@
+"""One request under /upstream/NAME/, passed on to that server as it is, and the answer passed back as it comes.
+
+What could start work there takes a place at the upstream's gate first, and waits for its slot without a word: nothing
+is known of such a client. The rest goes straight through, to the first server of an upstream that has several.
+The slot is given back as an Exchange does it: by `_upstream_done`, which the transport calls exactly once.
+Once the head of an answer is out, whatever goes wrong is told by closing the client's connection.
+"""
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass
+
+from starlette.types import Receive, Scope, Send
+
+from llmgate.admission.base import NO_CONNECTION, Place
+from llmgate.core.caller import Caller
+from llmgate.errors import ClientStalled, GateError, Outcome, Refused, UpstreamDown, UpstreamFailed
+from llmgate.protocols.passthrough import PASSED, Unwatched, is_gated, location_for
+from llmgate.protocols.speech import LOADING
+from llmgate.protocols.surface import Surface
+from llmgate.protocols.surfaces import CHAT, MESSAGES, OLLAMA_CHAT
+from llmgate.server import identity
+from llmgate.server.asgi import (
+    CONNECTION,
+    ClientLeft,
+    Connection,
+    Header,
+    Headers,
+    headers_of,
+    new_request_id,
+    peer_of,
+    read_body,
+)
+from llmgate.server.listener import Listener
+from llmgate.server.outcome import outcome_of
+from llmgate.server.relay import Relay
+from llmgate.server.reply import Reply, nothing
+from llmgate.server.services import Services
+from llmgate.server.voice import Voice
+from llmgate.server.wishes import Wishes, read_wishes
+from llmgate.upstreams.answer import Answer, Done
+from llmgate.upstreams.upstream import Call, Upstream, returned_headers
+
+logger = logging.getLogger("llmgate")
+
+API = "passthrough"
+"""The `api` of log, feed and metrics."""
+
+EVENTS = b"text/event-stream"
+
+_NO_BODY = (204, 304)
+_LARGEST_STATUS = 599
+_UNBUFFERED: Header = (b"x-accel-buffering", b"no")
+"""nginx would hold a stream back otherwise."""
+
+_INTERNAL = "llmgate: an internal error, see the log of llmgate (INTERNAL)"
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """Where one request goes on to."""
+
+    upstream: str
+    outside: bytes
+    """The path under which its paths are passed on, as this client wrote it: "/llm/upstream/a"."""
+    path: bytes
+    """The server's own, undecoded."""
+
+
+def shape_of(path: bytes, headers: Headers) -> Surface:
+    """In whose shape an error is told, by the server's path."""
+    if path.startswith(b"/api/"):
+        return OLLAMA_CHAT
+    return MESSAGES if b"anthropic-version" in headers else CHAT
+
+
+class Passage:
+    """One request and its answer."""
+
+    __slots__ = (
+        "_answer_status",
+        "_connection",
+        "_headers",
+        "_id",
+        "_leg",
+        "_outcome",
+        "_place",
+        "_receive",
+        "_relay",
+        "_release_timeout",
+        "_reply",
+        "_requeued",
+        "_scope",
+        "_server",
+        "_services",
+        "_stopped_by",
+        "_task",
+        "_voice",
+    )
+
+    def __init__(self, services: Services, leg: Leg, scope: Scope, receive: Receive, send: Send) -> None:
+        self._services = services
+        self._leg = leg
+        self._scope = scope
+        self._receive = receive
+        self._headers: Headers = headers_of(scope)
+        self._connection: Connection | None = scope.get("extensions", {}).get(CONNECTION)
+        self._reply = Reply(send, services.settings.server.client_stall_timeout, self._connection)
+        self._id = new_request_id()
+        self._voice = Voice(services, shape_of(leg.path, self._headers), self._reply, self._headers, self._id)
+        self._release_timeout = 0.0
+        self._place: Place | None = None
+        """None, too, where it needs none."""
+        self._requeued = False
+        """The call that just failed sent nothing: the request stands in the line again."""
+        self._server: Upstream | None = None
+        """Whom it was sent to last."""
+        self._relay: Relay | None = None
+        self._answer_status = 0
+        self._outcome: Outcome | None = None
+        """Why we cut it, once we do."""
+        self._stopped_by: GateError | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    # ---- the way
+
+    async def run(self) -> None:
+        """The whole of it. Raises nothing but foreign cancellation."""
+        server = self._services.settings.server
+        try:
+            body = await read_body(self._headers, self._receive, server.max_body, server.body_timeout)
+            wishes = read_wishes(self._headers)
+        except ClientLeft:
+            return
+        except GateError as error:
+            self._fail(error)
+            await self._reply.wait_sent()
+            return
+        self._task = asyncio.current_task()
+        self._services.running.add(self)
+        try:
+            with Listener(self._receive, self._client_gone):
+                await self._serve(body, wishes)
+        finally:
+            self._services.running.discard(self)
+
+    async def _serve(self, body: bytes, wishes: Wishes) -> None:
+        """Waits, runs, answers; every way it may end leads through here."""
+        try:
+            try:
+                await self._wait_and_run(body, wishes)
+            except GateError as error:
+                self._fail(error)
+            except Exception:
+                logger.exception("request %s failed inside llmgate", self._id)
+                self._fail(GateError(_INTERNAL))
+            await self._reply.wait_sent()
+        except asyncio.CancelledError:
+            if self._stopped_by is None or self._task is None:
+                self._outcome = self._outcome or "refused"  # not by us: the server shuts down
+                raise
+            self._task.uncancel()
+            self._fail(self._stopped_by)
+            await self._reply.wait_sent()
+
+    async def _wait_and_run(self, body: bytes, wishes: Wishes) -> None:
+        name = self._leg.upstream
+        settings = self._services.settings.upstreams[name]
+        self._voice.upstream = name
+        self._release_timeout = settings.release_timeout
+        self._reply.on_stalled = self._client_stalled
+        if not is_gated(self._scope["method"], self._leg.path):
+            await self._run_ungated(body)
+            return
+        limits = [limit for limit in (wishes.max_wait, settings.nonstream_queue_timeout) if limit is not None]
+        caller = self._caller(len(body))
+        async with self._services.admission.enter(name, caller, max_wait=min(limits, default=None)) as place:
+            self._place = place
+            # as a stream whose client wants no sign of life: nothing of ours may come before the server's answer
+            self._voice.take_place(place, model="", streams=True, wish="off")
+            is_over = False
+            while not is_over:
+                await self._wait(place)
+                is_over = await self._run(place, body)
+
+    async def _wait(self, place: Place) -> None:
+        """Until the slot is there."""
+        try:
+            await self._voice.tell_wait(place)
+        except asyncio.CancelledError:
+            if self._stopped_by is not None and self._outcome != "client_gone":
+                place.leave(self._stopped_by.outcome)  # its block would take it for a client that left
+            raise
+
+    async def _run_ungated(self, body: bytes) -> None:
+        if self._services.draining:
+            raise Refused(f"llmgate: upstream {self._leg.upstream} takes no new requests (REFUSED)")
+        async with self._call(self._leg.upstream, body) as answer:
+            await self._take(answer)
+
+    async def _run(self, place: Place, body: bytes) -> bool:
+        """The slot is there: asks the server. False where that is not there: the request waits again."""
+        call = self._call(place.endpoint, body)
+        place.hand_over()
+        try:
+            async with call as answer:
+                await self._take(answer)
+        except UpstreamDown:
+            if not self._requeued:
+                raise
+            self._requeued = False
+            return False
+        return True
+
+    def _call(self, endpoint: str, body: bytes) -> Call:
+        self._server = server = self._services.upstreams[endpoint]
+        query: bytes = self._scope["query_string"]
+        target = self._leg.path + (b"?" + query if query else b"")
+        method = self._scope["method"].encode("ascii")
+        return server.call(method, target, self._headers, body, self._upstream_done, request_id=self._id)
+
+    async def _take(self, answer: Answer) -> None:
+        """An answer's head is here."""
+        self._answer_status = answer.status
+        try:
+            self._note_head(answer)
+            await self._pass(answer)
+        except BaseException as error:
+            # before the call is closed, which asks for it
+            self._outcome = self._outcome or (error.outcome if isinstance(error, GateError) else "upstream_error")
+            raise
+
+    def _note_head(self, answer: Answer) -> None:
+        """What the head says of the server. A stream of events is an answer that is being made: it has one of the
+        server's slots; of others nobody knows."""
+        if self._place is None or self._server is None:
+            return
+        if answer.status not in LOADING:
+            self._place.note_up()
+        if any(name == b"content-type" and value.startswith(EVENTS) for name, value in answer.headers):
+            self._server.traffic.sent(self._id, time.monotonic())
+            self._server.traffic.answered(self._id)
+
+    async def _pass(self, answer: Answer) -> None:
+        if answer.status > _LARGEST_STATUS:
+            raise UpstreamFailed("llmgate: the upstream's status is none of HTTP's (UPSTREAM_ERROR)")
+        headers = [*self._passed_headers(answer), *self._voice.headers()]
+        record = self._services.ledger.record(self._id)
+        self._relay = relay = Relay(answer, self._reply, Unwatched(), record, nothing)
+        self._reply.start(answer.status, headers)
+        answer.start(relay)
+        error = await relay.wait_over()
+        if error is not None:
+            raise error
+
+    def _passed_headers(self, answer: Answer) -> list[Header]:
+        """The server's, with the length of the body where that is known before it is here."""
+        passed, length = [], None
+        for name, value in returned_headers(answer, PASSED):
+            if name == b"content-length":
+                length = value
+            elif name == b"location":
+                passed += self._location(value)
+            else:
+                passed.append((name, value))
+        if length is None or any(name == b"transfer-encoding" for name, _ in answer.headers):
+            return [*passed, _UNBUFFERED]
+        return passed if answer.status in _NO_BODY else [*passed, (b"content-length", length)]
+
+    def _location(self, value: bytes) -> list[Header]:
+        name = self._leg.upstream
+        settings = self._services.settings.upstreams[name]
+        endpoints = dict(zip(self._services.admission.gate(name).endpoints(), settings.all_endpoints, strict=True))
+        server = endpoints[self._server.name if self._server is not None else name]
+        location = location_for(value, server.url, self._leg.outside)
+        return [] if location is None else [(b"location", location)]
+
+    # ---- the slot
+
+    def _upstream_done(self, done: Done, error: GateError | None) -> None:
+        """The transport knows what became of the call: the slot is free, or drains."""
+        told_end = self._take_end(done)
+        place = self._place
+        if place is None:
+            return
+        if self._server is not None:
+            self._server.traffic.over(self._id)
+        if done is Done.UNSENT and self._outcome is None and isinstance(error, UpstreamDown):
+            self._requeued = place.requeue(NO_CONNECTION)
+            if self._requeued:
+                return
+        outcome = outcome_of(
+            done,
+            status=self._answer_status,
+            told_end=told_end,
+            stream_failed=False,
+            cut=self._outcome,
+            error=error,
+        )
+        if done is Done.CUT:
+            self._services.drain(place, outcome, self._release_timeout)
+        else:
+            place.leave(outcome)
+
+    def _take_end(self, done: Done) -> bool | None:
+        """Whether the client gets all of an answer; None: all of one that is an error."""
+        if self._relay is None or done is not Done.ENDED or self._outcome is not None:
+            return False
+        return self._relay.take_end() and (None if self._answer_status >= 400 else True)
+
+    # ---- ends from outside
+
+    def give_up(self) -> None:
+        """Ends it without another word, for a client that does not take its error."""
+        self._give_up_client()
+
+    def stop(self, error: GateError) -> None:
+        """Ends it wherever it is; its client gets `error`, where it has nothing yet."""
+        self._cut(error.outcome, error)
+
+    def _client_gone(self) -> None:
+        """The client left. Also called when its answer is complete: then nothing is left to do."""
+        if not self._reply.finished:
+            self._cut("client_gone", _ClientGone())
+
+    def _client_stalled(self) -> None:
+        if self._stopped_by is not None:
+            self._give_up_client()
+        self._cut("client_stalled", ClientStalled("llmgate: the client stopped reading (CLIENT_STALLED)"))
+
+    def _cut(self, outcome: Outcome, error: GateError) -> None:
+        if self._stopped_by is None and self._task is not None:
+            self._stopped_by, self._outcome = error, outcome
+            self._task.cancel()
+
+    # ---- the client's end
+
+    def _fail(self, error: GateError) -> None:
+        """Tells the client, where it can still be told."""
+        self._outcome = self._outcome or error.outcome
+        if isinstance(error, (_ClientGone, ClientStalled)):
+            self._give_up_client()
+        elif self._reply.finished:
+            return
+        elif self._relay is not None and self._relay.is_told:
+            self._relay.finish()
+        elif self._reply.started:
+            self._give_up_client()
+        else:
+            self._voice.tell_error(error)
+
+    def _give_up_client(self) -> None:
+        """No more can be said on this connection: it is closed at once, so that nothing on it looks complete."""
+        self._reply.stop()
+        if self._connection is not None:
+            self._connection.abort()
+
+    def _caller(self, body_bytes: int) -> Caller:
+        headers, names = self._headers, self._services.settings.identify
+        return Caller(
+            id=self._id,
+            api=API,
+            path=identity.clean(self._leg.path),
+            client=identity.client_of(headers),
+            session=identity.session_of(headers, names.session, ""),
+            purpose=identity.purpose_of(headers, names.purpose),
+            peer=peer_of(self._scope),
+            body_bytes=body_bytes,
+        )
+
+
+class _ClientGone(GateError):
+    """Nobody is there to be told."""

@@ -1,0 +1,173 @@
+"""Asks a llama-server for its busy slots, to know when one that drains is free, and whether one of ours waits there.
+
+`GET /slots` (llama-server; on unless it was started with --no-slots) lists each slot with `is_processing`. It answers
+at once, also in the middle of a batch, and is true to about 50 ms (llmgate's own measurement). It does not show
+requests that the server holds back.
+
+Invariants:
+- A slot that drains is given back once: by the server's own count, or, where the server does not tell it, after the
+  time that whoever drained it allows. A server that takes no connection has no busy slots.
+- Only requests that had their head before a question was asked, and were not over when it was answered, count as busy
+  slots of ours: see core.slots.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+
+from llmgate.core.slots import freed, waits_inside
+from llmgate.errors import GateError, UpstreamDown, UpstreamFailed
+from llmgate.upstreams.answer import Timeouts
+from llmgate.upstreams.upstream import Upstream
+
+logger = logging.getLogger("llmgate")
+
+FIRST_SECONDS = 0.02
+LAST_SECONDS = 0.25
+HIDDEN_WAIT_SECONDS = 1.0
+"""A llama-server with a free slot sends the head of its answer within 0.1 s (llmgate's own measurement)."""
+
+_NO_SUCH_PATH = (403, 404, 405, 501)
+_LIMIT = 16 * 1024 * 1024
+_TIMEOUTS = Timeouts(connect=1.0, first_byte=5.0, idle=5.0, total=5.0)
+
+
+class _Slot(msgspec.Struct):
+    is_processing: bool
+
+
+_SLOTS = msgspec.json.Decoder(list[_Slot])
+
+
+class _NotToldError(Exception):
+    """This server does not tell its slots."""
+
+
+class _Drained(msgspec.Struct):
+    release: Callable[[], None]
+    alarm_at: float
+
+
+class SlotWatch:
+    """Of one server. `run` must be running for anything to be given back."""
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        on_overdue: Callable[[bool], None],
+        on_hidden_wait: Callable[[bool], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`on_overdue`: whether one drains for longer than it should; `on_hidden_wait`: whether one of ours waits in
+        the server. Both are called with every change."""
+        self._upstream = upstream
+        self._on_overdue = on_overdue
+        self._on_hidden_wait = on_hidden_wait
+        self._clock = clock
+        self._draining: deque[_Drained] = deque()
+        self._news = asyncio.Event()
+        self._refused = False
+        self._overdue = self._hidden_wait = False
+
+    @property
+    def is_source(self) -> bool:
+        """Whether the server tells its busy slots."""
+        return self._upstream.speech.kind == "llama-server" and not self._refused
+
+    def forget(self) -> None:
+        """The server was away: it may tell now what it did not tell before."""
+        self._refused = False
+
+    def follow(self, release: Callable[[], None], seconds: float) -> None:
+        """One drains: `release` is called when the server is free of it; after `seconds` that is alarming."""
+        self._draining.append(_Drained(release, self._clock() + seconds))
+        self._news.set()
+
+    async def run(self) -> None:
+        """For ever: looks closely while one drains, and now and then whether one waits for its head."""
+        while True:
+            try:
+                await self._look()
+            except Exception:
+                logger.exception("the slots of %s could not be watched", self._upstream.name)
+                await asyncio.sleep(LAST_SECONDS)
+
+    async def _look(self) -> None:
+        if self._draining:
+            await self._release_all()
+        await self._look_for_a_hidden_wait()
+        self._news.clear()
+        if not self._draining:
+            try:
+                async with asyncio.timeout(HIDDEN_WAIT_SECONDS):
+                    await self._news.wait()
+            except TimeoutError:
+                pass
+
+    async def _release_all(self) -> None:
+        pause = FIRST_SECONDS
+        while self._draining:
+            await asyncio.sleep(pause)
+            self._release(await self._count_freed())
+            self._note_overdue(any(drained.alarm_at <= self._clock() for drained in self._draining))
+            pause = min(pause * 1.5, LAST_SECONDS)
+
+    def _release(self, count: int) -> None:
+        for _ in range(count):
+            self._draining.popleft().release()
+
+    async def _count_freed(self) -> int:
+        before = self._upstream.traffic.with_head()
+        try:
+            slots = await self._ask()
+        except UpstreamDown:
+            return len(self._draining)
+        except _NotToldError:
+            return sum(drained.alarm_at <= self._clock() for drained in self._draining)
+        except GateError:
+            return 0
+        return freed(len(self._draining), _busy(slots), self._certain(before))
+
+    async def _look_for_a_hidden_wait(self) -> None:
+        since = self._upstream.traffic.oldest_without_head()
+        if not self.is_source or since is None or self._clock() - since < HIDDEN_WAIT_SECONDS:
+            self._note_hidden_wait(False)
+            return
+        before = self._upstream.traffic.with_head()
+        try:
+            slots = await self._ask()
+        except (GateError, _NotToldError):
+            return
+        still = self._upstream.traffic.oldest_without_head() == since
+        self._note_hidden_wait(waits_inside(still, _busy(slots), len(slots), self._certain(before)))
+
+    def _certain(self, before: frozenset[str]) -> int:
+        return len(before & self._upstream.traffic.with_head())
+
+    async def _ask(self) -> list[_Slot]:
+        status, body = await self._upstream.ask(b"/slots", timeouts=_TIMEOUTS, limit=_LIMIT)
+        if status in _NO_SUCH_PATH:
+            self._refused = True
+            raise _NotToldError
+        try:
+            return _SLOTS.decode(body)
+        except (msgspec.MsgspecError, RecursionError):
+            raise UpstreamFailed("llmgate: the upstream does not tell its slots (UPSTREAM_ERROR)") from None
+
+    def _note_overdue(self, overdue: bool) -> None:
+        if overdue != self._overdue:
+            self._overdue = overdue
+            self._on_overdue(overdue)
+
+    def _note_hidden_wait(self, waits: bool) -> None:
+        if waits != self._hidden_wait:
+            self._hidden_wait = waits
+            self._on_hidden_wait(waits)
+
+
+def _busy(slots: list[_Slot]) -> int:
+    return sum(slot.is_processing for slot in slots)
