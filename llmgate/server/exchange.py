@@ -19,6 +19,9 @@ from llmgate.config.settings import UpstreamSettings
 from llmgate.core.caller import Caller
 from llmgate.core.routing import Route
 from llmgate.errors import ClientStalled, GateError, Outcome, UpstreamDown, UpstreamFailed
+from llmgate.protocols.gather.gathering import Gathering
+from llmgate.protocols.gather.gatherings import gathering_of
+from llmgate.protocols.gather.request import as_stream
 from llmgate.protocols.speech import LOADING, NO_SUCH_PATH, Speech, is_loading, is_no_such_path
 from llmgate.protocols.surface import ModelRequest, Surface
 from llmgate.protocols.translate.request import Options
@@ -27,6 +30,7 @@ from llmgate.protocols.ways import may_be_learnt, way_of
 from llmgate.server import identity
 from llmgate.server.asgi import (
     CONNECTION,
+    JSON,
     ClientLeft,
     Connection,
     Headers,
@@ -41,7 +45,7 @@ from llmgate.server.relay import Relay
 from llmgate.server.reply import Reply
 from llmgate.server.services import Services
 from llmgate.server.voice import Voice
-from llmgate.server.whole import Whole
+from llmgate.server.whole import Held, Whole
 from llmgate.server.wishes import Wishes, read_wishes
 from llmgate.upstreams.answer import Answer, Done
 from llmgate.upstreams.upstream import Call, Upstream, returned_headers
@@ -75,7 +79,9 @@ class Exchange:
     __slots__ = (
         "_answer_status",
         "_connection",
+        "_force_stream",
         "_forced",
+        "_gathering",
         "_grace",
         "_headers",
         "_id",
@@ -127,6 +133,7 @@ class Exchange:
         self._voice = Voice(services, surface, self._reply, self._headers, self._id)
         self._wishes = Wishes()
         self._release_timeout = 0.0
+        self._force_stream = False
         self._place: Place | None = None
         self._keeps_slot = False
         """What the answer says decides whether the request is asked again: until then its slot is not given back."""
@@ -136,6 +143,8 @@ class Exchange:
         """Whom it was sent to last."""
         self._relay: Relay | None = None
         self._whole: Whole | None = None
+        self._gathering: Gathering | None = None
+        """Puts a whole answer together, where the server was asked for a stream instead."""
         self._answer_status = 0
         self._grace: asyncio.TimerHandle | None = None
         """The upstream may still end the message of a client that left with all of it."""
@@ -191,6 +200,7 @@ class Exchange:
         settings = self._services.settings.upstreams[route.upstream]
         self._voice.upstream = route.upstream
         self._release_timeout = settings.release_timeout
+        self._force_stream = settings.force_stream
         find_way = self._ways(request, route, settings)
         way = find_way(self._services.upstreams[route.upstream].speech)
         self._reply.on_stalled = self._client_stalled
@@ -227,7 +237,7 @@ class Exchange:
         if way.path == self._path and server.speech.speaks(way.path) is False:
             return Verdict.OTHER_WAY  # that was learnt while it waited
         self._answer_status = 0
-        call = self._call(way, server)
+        call = self._call(way, server, stream=stream)
         server.traffic.sent(self._id, time.monotonic())
         place.hand_over()
         try:
@@ -240,10 +250,15 @@ class Exchange:
             self._requeued = False
             return Verdict.AGAIN
 
-    def _call(self, way: Way, server: Upstream) -> Call:
+    def _call(self, way: Way, server: Upstream, *, stream: bool) -> Call:
+        """A whole answer is put together from a stream here: in most servers only who streams can leave."""
+        body = way.body
+        self._gathering = None
+        if not stream and self._force_stream and (streaming := as_stream(way.path, body)) is not None:
+            body, self._gathering = streaming, gathering_of(way.path)
         target = way.path.encode("ascii") + (b"?" + self._query if self._query and way.keeps_query else b"")
         headers = way.headers(self._headers)
-        return server.call(b"POST", target, headers, way.body, self._upstream_done, request_id=self._id)
+        return server.call(b"POST", target, headers, body, self._upstream_done, request_id=self._id)
 
     async def _take(self, answer: Answer, place: Place, way: Way, *, stream: bool) -> Verdict:
         """An answer's head is here."""
@@ -275,8 +290,12 @@ class Exchange:
 
     async def _pass(self, answer: Answer, way: Way, *, stream: bool) -> None:
         _check_coding(answer)
-        if answer.status < 300 and stream and way.is_stream(_content_type(answer)):
+        streams = answer.status < 300 and way.is_stream(_content_type(answer))
+        if streams and stream:
             await self._pass_stream(answer, way)
+            return
+        if streams and self._gathering is not None:
+            await self._pass_gathered(answer, way, self._gathering)
             return
         self._voice.hush()
         if answer.status >= 400:
@@ -301,18 +320,32 @@ class Exchange:
             )
 
     async def _pass_whole(self, answer: Answer, way: Way, *, stream: bool) -> None:
-        as_stream = way.as_stream if stream else None
-        if stream and self._reply.started and as_stream is None:
+        told_as_stream = way.as_stream if stream else None
+        if stream and self._reply.started and told_as_stream is None:
             raise UpstreamFailed("llmgate: the upstream answered a streaming request without a stream (UPSTREAM_ERROR)")
-        self._whole = whole = Whole(answer, LARGEST_ANSWER, as_stream or way.whole)
+        self._whole = whole = Whole(answer, Held(LARGEST_ANSWER), told_as_stream or way.whole)
         answer.start(whole)
         body = await whole.wait_body()
-        if as_stream is None:
+        if told_as_stream is None:
             self._voice.answer(answer.status, returned_headers(answer), body)
             return
         if not self._reply.started:
             self._voice.open_stream([])
         self._reply.finish(body)
+
+    async def _pass_gathered(self, answer: Answer, way: Way, gathering: Gathering) -> None:
+        record = self._services.ledger.record(self._id)
+
+        def note() -> None:
+            if record is not None and gathering.started:
+                record.first_byte_at = record.first_byte_at or time.monotonic()
+                record.output_tokens = gathering.output_tokens
+
+        self._whole = whole = Whole(answer, gathering, way.whole, note)
+        answer.start(whole)
+        body = await whole.wait_body()
+        headers = [(name, value) for name, value in returned_headers(answer) if name != b"content-type"]
+        self._voice.answer(answer.status, [JSON, *headers], body)
 
     def _tell_upstream_error(self, answer: Answer, body: bytes) -> None:
         self._voice.tell_upstream_error(answer.status, returned_headers(answer), body)
@@ -350,7 +383,7 @@ class Exchange:
 
     def _has_told_end(self, done: Done) -> bool | None:
         if self._whole is not None:
-            return self._whole.take_end() if done is Done.ENDED else False
+            return (done is Done.ENDED or self._whole.is_told) and self._whole.take_end()
         if self._relay is not None:
             return self._relay.take_end() if done is Done.ENDED else self._relay.is_told
         promised = self._reply.started and self._answer_status < 400

@@ -1,8 +1,9 @@
-"""Takes an answer that does not stream to its end, so that a client never gets half of it: see ADR 4."""
+"""Takes an answer to its end for a client that asked for no stream, so that it never gets half of it: see ADR 4."""
 
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Protocol
 
 from llmgate.errors import GateError, UpstreamFailed
 from llmgate.upstreams.answer import Answer
@@ -10,44 +11,108 @@ from llmgate.upstreams.answer import Answer
 logger = logging.getLogger("llmgate")
 
 
-class Whole:
-    """The sink of one answer of at most `limit` bytes; `read` makes of it what the client gets, or raises."""
+class Taker(Protocol):
+    """Takes in a body. A Gathering is one, which puts the answer together from a stream; Held is another."""
 
-    __slots__ = ("_answer", "_body", "_error", "_left", "_over", "_pieces", "_read")
+    @property
+    def complete(self) -> bool:
+        """All of the answer is here, whatever becomes of the message that carries it."""
+        ...
 
-    def __init__(self, answer: Answer, limit: int, read: Callable[[bytes], bytes]) -> None:
-        self._answer = answer
+    @property
+    def failed(self) -> bool:
+        """`end` will raise: the rest need not be read."""
+        ...
+
+    def feed(self, data: bytes) -> None: ...
+
+    def end(self) -> bytes:
+        """The answer; raises GateError where it is none."""
+        ...
+
+
+class Held:
+    """At most `limit` bytes, as they are."""
+
+    __slots__ = ("_left", "_pieces")
+
+    complete = False
+
+    def __init__(self, limit: int) -> None:
         self._left = limit
-        self._read = read
         self._pieces: list[bytes] = []
-        self._error: GateError | None = None
-        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._body = b""
+
+    @property
+    def failed(self) -> bool:
+        return self._left < 0
 
     def feed(self, data: bytes) -> None:
         self._left -= len(data)
-        if self._left < 0:
-            error = UpstreamFailed("llmgate: the upstream's answer is too long to be held (UPSTREAM_ERROR)")
-            self.end(error)
-            self._answer.close(error)
-        else:
+        if not self.failed:
             self._pieces.append(data)
 
-    def take_end(self) -> bool:
-        """The upstream's message ended regularly: whether it is a whole answer."""
-        if self._error is not None:
-            return False
+    def end(self) -> bytes:
+        if self.failed:
+            raise UpstreamFailed("llmgate: the upstream's answer is too long to be held (UPSTREAM_ERROR)")
+        return b"".join(self._pieces)
+
+
+class Whole:
+    """The sink of one answer; `read` makes of what was taken what the client gets, or raises GateError."""
+
+    __slots__ = ("_answer", "_body", "_error", "_on_piece", "_over", "_read", "_taken", "_taker")
+
+    def __init__(
+        self,
+        answer: Answer,
+        taker: Taker,
+        read: Callable[[bytes], bytes],
+        on_piece: Callable[[], None] | None = None,
+    ) -> None:
+        """`on_piece` is called after each piece of the body."""
+        self._answer = answer
+        self._taker = taker
+        self._read = read
+        self._on_piece = on_piece
+        self._error: GateError | None = None
+        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._taken = False
+        self._body = b""
+
+    @property
+    def is_told(self) -> bool:
+        """The answer is all here, although its message is not over."""
+        return self._taker.complete
+
+    def feed(self, data: bytes) -> None:
         try:
-            self._body = self._read(b"".join(self._pieces))
+            self._taker.feed(data)
+            if self._on_piece is not None:
+                self._on_piece()
+        except Exception as error:
+            self._break(error)
+        if self._error is None and self._taker.failed:
+            self.take_end()
+        if self._error is not None:
+            self.end(self._error)
+            self._answer.close(self._error)
+
+    def take_end(self) -> bool:
+        """Nothing more will come that matters: whether what is here is a whole answer."""
+        if self._error is not None or self._taken:
+            return self._taken
+        try:
+            self._body = self._read(self._taker.end())
         except GateError as error:
             self._error = error
-        except Exception:
-            logger.exception("an answer could not be passed on")
-            self._error = GateError("llmgate: an internal error, see the log of llmgate (INTERNAL)")
-        return self._error is None
+        except Exception as error:
+            self._break(error)
+        self._taken = self._error is None
+        return self._taken
 
     def end(self, error: GateError | None) -> None:
-        self._error = self._error or error
+        if not self._taken:
+            self._error = self._error or error
         if not self._over.done():
             self._over.set_result(None)
 
@@ -57,3 +122,8 @@ class Whole:
         if self._error is not None:
             raise self._error
         return self._body
+
+    def _break(self, error: Exception) -> None:
+        """A fault of ours."""
+        logger.error("an answer could not be passed on", exc_info=error)
+        self._error = GateError("llmgate: an internal error, see the log of llmgate (INTERNAL)")

@@ -40,6 +40,7 @@ def services_for(url: str, listener: Callable[[Event], None], ledger: Ledger, **
         "max_concurrent": 1,
         "release_timeout": 0.02,
         "on_down": "fail",
+        "force_stream": False,
         **sections.pop("upstream", {}),
     }
     settings = load(None, environ={}, overrides={"upstreams": {UPSTREAM: upstream}, **sections}).settings

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from llmgate.errors import GateError, UpstreamFailed
-from llmgate.server.whole import Whole
+from llmgate.server.whole import Held, Whole
 
 
 class FakeAnswer:
@@ -25,7 +25,7 @@ def read(body: bytes) -> bytes:
 
 def whole(limit: int = 100) -> tuple[Whole, FakeAnswer]:
     answer = FakeAnswer()
-    return Whole(answer, limit, read), answer  # type: ignore[arg-type]
+    return Whole(answer, Held(limit), read), answer  # type: ignore[arg-type]
 
 
 async def test_pieces_become_what_is_read_in_them() -> None:
