@@ -51,6 +51,21 @@ class RequestView(View, frozen=True, kw_only=True):
     output_tokens: int = 0
     """Counted from the answer's own events while it runs, from the server's usage once that is known."""
     outcome: str | None = None
+    endpoint: str = ""
+    """Which of the upstream's servers has it, or had it last; "" before it had one, and where there is only one."""
+
+
+class EndpointView(View, frozen=True, kw_only=True):
+    """One of the servers behind an upstream."""
+
+    name: str
+    up: bool
+    in_flight: int = 0
+    """Running and draining."""
+    max_concurrent: int = 0
+    """0 = no bound of its own."""
+    reason: str = ""
+    """Why it is down."""
 
 
 class UpstreamView(View, frozen=True, kw_only=True):
@@ -80,7 +95,16 @@ class UpstreamView(View, frozen=True, kw_only=True):
     rate: float = 0.0
     """Requests ended per second, over the last minute."""
     detail: str = ""
-    """Why it is down, or another sentence for the operator."""
+    """Why it is down, or which of its endpoints are and why; "" while all is well."""
+    alarms: list[str] = []
+    """What lasts and is not as it should be, a sentence each."""
+    endpoints: list[EndpointView] = []
+    """Where there are several, in the order of the settings."""
+
+    @property
+    def remarks(self) -> str:
+        """All that an operator should read of it, on one line."""
+        return "; ".join(filter(None, [self.detail, *self.alarms]))
 
 
 class Status(View, frozen=True, kw_only=True):
@@ -116,7 +140,7 @@ class EventView(View, frozen=True, kw_only=True):
     """One change, numbered by the daemon without gaps.
 
     `kind` is the gate's past-tense word: queued, admitted, drained, released, abandoned, expired, dismissed, refused,
-    moved, requeued, limits_changed, mode_changed.
+    moved, requeued, limits_changed, mode_changed, endpoint_changed, alarm_raised, alarm_cleared.
     """
 
     number: int
@@ -125,8 +149,8 @@ class EventView(View, frozen=True, kw_only=True):
     kind: str
     upstream: str
     text: str = ""
-    """What a log line would say of it, such as "queued (depth 3)" or "dispatched after 5730ms"; "" for a slot at once
-    and for a regular end."""
+    """What a log line would say of it, such as "queued (depth 3)", "dispatched after 5730ms", "stalled no more" or
+    "http://gpu2:8000 is down: it takes no connection"; "" for a slot at once and for a regular end."""
     request_id: str = ""
     outcome: str | None = None
     """Where this event is the end of a request: how it ended."""

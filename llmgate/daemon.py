@@ -260,6 +260,7 @@ class Daemon:
             name,
             self._services.settings.upstreams[name].display_url,
             gate.statistics(),
+            gate.endpoints(),
             self._ledger.figures(name),
             oldest.entered_at if oldest is not None else None,
             time.monotonic(),

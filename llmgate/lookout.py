@@ -154,6 +154,7 @@ class Lookout:
     def _slot_watch(self, name: str, endpoint: Upstream) -> SlotWatch:
         return SlotWatch(
             endpoint,
+            lambda: self._admission.set_endpoint(self._watched[name].upstream, name, up=False, reason=NO_CONNECTION),
             lambda overdue: self._note(self._overdue, name, overdue, "draining"),
             lambda waits: self._note(self._hidden, name, waits, "hidden_wait"),
         )

@@ -86,6 +86,10 @@ class Place(Protocol):
         """Gives the slot or the place back. Never waits; the first outcome counts."""
         ...
 
+    def give_up(self, outcome: Outcome) -> None:
+        """As `leave`, unless the slot was handed over: then nothing happens."""
+        ...
+
     def drain(self, outcome: Outcome, seconds: float | None) -> None:
         """The request is over; the slot comes back after that long at the latest (None: only by `leave`)."""
         ...

@@ -80,8 +80,7 @@ class LocalPlace:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not self._handed_over:
-            self.leave(self._outcome_of(error))
+        self.give_up(self._outcome_of(error))
 
     def _outcome_of(self, error: BaseException | None) -> Outcome:
         if isinstance(error, GateError):
@@ -122,7 +121,7 @@ class LocalPlace:
         ticket = self._taken()
         if not self._desk.requeue(ticket, self, reason):
             return False
-        self._handed_over, self.had_slot = False, True
+        self._handed_over, self.had_slot, self._told = False, True, None
         return True
 
     def note_up(self) -> None:
@@ -130,6 +129,10 @@ class LocalPlace:
 
     def leave(self, outcome: Outcome) -> None:
         self._desk.leave(self._taken(), outcome)
+
+    def give_up(self, outcome: Outcome) -> None:
+        if not self._handed_over:
+            self.leave(outcome)
 
     def drain(self, outcome: Outcome, seconds: float | None) -> None:
         self._desk.drain(self._taken(), outcome, seconds)

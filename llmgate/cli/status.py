@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from llmgate.adminclient import AdminClient
 
 UPSTREAM_DOWN = 4
+DOWN_STATES = ("down", "held")
+"""A held one keeps its queue while no server of it is there."""
 CLEAR = "\x1b[H\x1b[2J"
 HEADER = (
     "UPSTREAM",
@@ -51,7 +53,7 @@ def status(
         _watch(client, upstream, context, watch)
         return
     shown = _show(client, upstream, context)
-    if check and any(view.state == "down" for view in shown.upstreams):
+    if check and any(view.state in DOWN_STATES for view in shown.upstreams):
         raise typer.Exit(UPSTREAM_DOWN)
 
 
@@ -122,5 +124,5 @@ def _row(view: "UpstreamView", now_ms: int) -> Row:
         str(view.queue_timeout),
         str(view.failed),
         str(view.served),
-        ", ".join([*details, view.detail] if view.detail else details),
+        ", ".join([*details, view.remarks] if view.remarks else details),
     ]

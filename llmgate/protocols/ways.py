@@ -24,5 +24,8 @@ def way_of(
 
 
 def may_be_learnt(path: str, speech: Speech) -> bool:
-    """Whether an answer that says "no such path" (see speech) means that the request must be translated instead."""
-    return path == MESSAGES_PATH and speech.speaks(path) is not False and speech.speaks(CHAT_PATH) is not False
+    """Whether an answer that says "no such path" (see speech) means that the request must be translated instead.
+
+    `path` is the one that was asked for. Another request may have learnt it meanwhile.
+    """
+    return path == MESSAGES_PATH and speech.speaks(CHAT_PATH) is not False

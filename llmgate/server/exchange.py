@@ -208,12 +208,23 @@ class Exchange:
         async with self._services.admission.enter(route.upstream, self._caller(request), max_wait=max_wait) as place:
             self._place = place
             self._voice.take_place(place, model=request.model, streams=request.stream, wish=self._wishes.queue_events)
-            verdict = Verdict.AGAIN
-            while verdict is not Verdict.PASSED_ON:
-                await self._wait(place)
-                verdict = await self._run(place, way, stream=request.stream)
-                if verdict is Verdict.OTHER_WAY:
-                    way = find_way(self._services.upstreams[place.endpoint].speech)
+            try:
+                await self._run_until_passed_on(place, way, find_way, stream=request.stream)
+            except asyncio.CancelledError:
+                if self._stopped_by is not None and self._outcome != "client_gone":
+                    place.give_up(self._stopped_by.outcome)  # its block would take it for a client that left
+                raise
+
+    async def _run_until_passed_on(
+        self, place: Place, way: Way, find_way: Callable[[Speech], Way], *, stream: bool
+    ) -> None:
+        """Waits for a slot, of which the client is told, and asks the server, as often as that comes to nothing."""
+        verdict = Verdict.AGAIN
+        while verdict is not Verdict.PASSED_ON:
+            await self._voice.tell_wait(place)
+            verdict = await self._run(place, way, stream=stream)
+            if verdict is Verdict.OTHER_WAY:
+                way = find_way(self._services.upstreams[place.endpoint].speech)
 
     def _ways(self, request: ModelRequest, route: Route, settings: UpstreamSettings) -> Callable[[Speech], Way]:
         """Finds the way of this request to a server that speaks so."""
@@ -222,15 +233,6 @@ class Exchange:
         )
         return lambda speech: way_of(self._surface, self._path, request, speech, options, self._id)
 
-    async def _wait(self, place: Place) -> None:
-        """Until the slot is there; meanwhile the client is told where it stands."""
-        try:
-            await self._voice.tell_wait(place)
-        except asyncio.CancelledError:
-            if self._stopped_by is not None and self._outcome != "client_gone":
-                place.leave(self._stopped_by.outcome)  # its block would take it for a client that left
-            raise
-
     async def _run(self, place: Place, way: Way, *, stream: bool) -> Verdict:
         """The slot is there: asks the server."""
         self._server = server = self._services.upstreams[place.endpoint]
@@ -238,8 +240,8 @@ class Exchange:
             return Verdict.OTHER_WAY  # that was learnt while it waited
         self._answer_status = 0
         call = self._call(way, server, stream=stream)
-        server.traffic.sent(self._id, time.monotonic())
         place.hand_over()
+        server.traffic.sent(self._id, time.monotonic())
         try:
             async with call as answer:
                 server.traffic.answered(self._id)
@@ -366,8 +368,9 @@ class Exchange:
             self._requeued = place.requeue(NO_CONNECTION)
             if not self._requeued:
                 place.leave(error.outcome)
-        elif done is Done.CUT:
-            self._services.drain(place, self._outcome_of(done, error), self._release_timeout)
+        elif done in (Done.CUT, Done.LOST):
+            lost = done is Done.LOST
+            self._services.drain(place, self._outcome_of(done, error), self._release_timeout, lost=lost)
         else:
             place.leave(self._outcome_of(done, error))
 

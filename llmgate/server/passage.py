@@ -179,19 +179,14 @@ class Passage:
             self._place = place
             # as a stream whose client wants no sign of life: nothing of ours may come before the server's answer
             self._voice.take_place(place, model="", streams=True, wish="off")
-            is_over = False
-            while not is_over:
-                await self._wait(place)
-                is_over = await self._run(place, body)
-
-    async def _wait(self, place: Place) -> None:
-        """Until the slot is there."""
-        try:
-            await self._voice.tell_wait(place)
-        except asyncio.CancelledError:
-            if self._stopped_by is not None and self._outcome != "client_gone":
-                place.leave(self._stopped_by.outcome)  # its block would take it for a client that left
-            raise
+            try:
+                await self._voice.tell_wait(place)
+                while not await self._run(place, body):
+                    await self._voice.tell_wait(place)
+            except asyncio.CancelledError:
+                if self._stopped_by is not None and self._outcome != "client_gone":
+                    place.give_up(self._stopped_by.outcome)  # its block would take it for a client that left
+                raise
 
     async def _run_ungated(self, body: bytes) -> None:
         if self._services.draining:
@@ -298,8 +293,8 @@ class Passage:
             cut=self._outcome,
             error=error,
         )
-        if done is Done.CUT:
-            self._services.drain(place, outcome, self._release_timeout)
+        if done in (Done.CUT, Done.LOST):
+            self._services.drain(place, outcome, self._release_timeout, lost=done is Done.LOST)
         else:
             place.leave(outcome)
 
@@ -343,8 +338,6 @@ class Passage:
             self._give_up_client()
         elif self._reply.finished:
             return
-        elif self._relay is not None and self._relay.is_told:
-            self._relay.finish()
         elif self._reply.started:
             self._give_up_client()
         else:

@@ -72,12 +72,20 @@ class Services:
         self.running = Running()
         self.draining = False
 
-    def drain(self, place: Place, outcome: Outcome, release_timeout: float) -> None:
+    def drain(self, place: Place, outcome: Outcome, release_timeout: float, *, lost: bool = False) -> None:
         """The request is over, its server may not be: its slot comes back when the server says so, or after that time
-        (seconds) where it says nothing."""
+        (seconds) where it says nothing. `lost`: the server broke it off, perhaps since it is dying: then nobody may be
+        sent there before that is clear."""
         watch = self.slot_watches.get(place.endpoint)
-        if watch is None or not watch.is_source:
+        if watch is None:
+            if lost:
+                place.leave(outcome)
+            else:
+                place.drain(outcome, release_timeout)
+        elif watch.is_source:
+            place.drain(outcome, None)
+            watch.follow(lambda: place.leave(outcome), release_timeout)
+        else:
             place.drain(outcome, release_timeout)
-            return
-        place.drain(outcome, None)
-        watch.follow(lambda: place.leave(outcome), release_timeout)
+            if lost:
+                watch.knock(lambda: place.leave(outcome))

@@ -71,17 +71,18 @@ class Voice:
             manner = manner_of(wish, keepalive)
             if manner is not None:
                 self._opening = Opening(request_id=self._id, model=model, at=datetime.now(UTC), manner=manner)
-        if self._opening is not None or (waiting.nonstream_keepalive == "whitespace" and not streams):
+        blanks = waiting.nonstream_keepalive == "whitespace" and not streams and wish != "off"
+        if self._opening is not None or blanks:
             self._heartbeat = Heartbeat(waiting.heartbeat, lambda: self._reply.last_write, self._beat)
             self._heartbeat.start()
 
     async def tell_wait(self, place: Place) -> None:
         """Until the slot is there, the client is told where it stands; raises what ends the wait otherwise."""
-        position = place.position()
-        if position is None:
-            return
         if place.had_slot:
             await place.wait_admitted()  # nothing but signs of life once it had a slot
+            return
+        position = place.position()
+        if position is None:
             return
         self._arrival = [(b"llmgate-position", b"%d" % position.position), (b"llmgate-depth", b"%d" % position.depth)]
         if self._opening is None:

@@ -19,7 +19,13 @@ from llmgate.telemetry.ledger import Ledger, Record, rfc3339, view_request
 _EVENTS_IN_SNAPSHOT = 200
 _PROGRESS_SECONDS = 1.0
 
-KINDS: dict[str, str] = {"LimitsChanged": "limits_changed", "ModeChanged": "mode_changed"}
+KINDS: dict[str, str] = {
+    "LimitsChanged": "limits_changed",
+    "ModeChanged": "mode_changed",
+    "EndpointChanged": "endpoint_changed",
+    "AlarmRaised": "alarm_raised",
+    "AlarmCleared": "alarm_cleared",
+}
 
 
 class Watcher:

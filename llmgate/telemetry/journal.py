@@ -1,7 +1,9 @@
-"""Log lines from the gate's events: of requests that have to wait, and once each of a full queue and of failures.
+"""Log lines from the gate's events: of requests that have to wait, once each of a full queue and of failures, and of
+what is wrong with an upstream and when that is over.
 
     llmgate: ha-llm session=a61e6e40 queued (depth 1)
     llmgate: ha-llm session=a61e6e40 purpose=compaction dispatched after 5730ms
+    llmgate: ha-llm http://gpu2:8000 is down: it takes no connection
 
 The logger writes "llmgate: " in front. A request that gets a slot at once, and does not fail, logs nothing.
 """
@@ -12,8 +14,11 @@ from llmgate.core.caller import Caller
 from llmgate.core.events import (
     Abandoned,
     Admitted,
+    AlarmCleared,
+    AlarmRaised,
     Dismissed,
     Drained,
+    EndpointChanged,
     Event,
     Expired,
     LimitsChanged,
@@ -48,7 +53,7 @@ class Journal:
         text = describe(event)
         if self._is_told_already(event) or not text:
             return
-        level = logging.WARNING if isinstance(event, (Drained, Released)) else logging.INFO
+        level = logging.WARNING if _is_warning(event) else logging.INFO
         if self._logger.isEnabledFor(level):
             caller = event.caller if isinstance(event, (TicketEvent, Refused)) else None
             self._logger.log(level, "%s%s %s", event.upstream, _who(caller) if caller else "", text)
@@ -70,6 +75,13 @@ class Journal:
             case _:
                 pass
         return False
+
+
+def _is_warning(event: Event) -> bool:
+    """Where something is wrong, or is right again."""
+    if isinstance(event, EndpointChanged):
+        return event.up is not event.old_up
+    return isinstance(event, (Drained, Released, AlarmRaised, AlarmCleared))
 
 
 def describe(event: Event) -> str:
@@ -102,12 +114,30 @@ def _describe_change(event: Event) -> str:
         case LimitsChanged(old=old, new=new):
             changed = [
                 f"{name}={getattr(new, name)} (was {getattr(old, name)})"
-                for name in ("max_concurrent", "max_queued", "queue_timeout")
+                for name in ("max_concurrent", "max_queued", "queue_timeout", "stall_alarm")
                 if getattr(new, name) != getattr(old, name)
             ]
             return "limits changed: " + ", ".join(changed)
+        case AlarmRaised(text=text):
+            return text
+        case AlarmCleared(alarm=alarm):
+            return f"{alarm.replace('_', ' ')} no more"
+        case EndpointChanged():
+            return _describe_endpoint(event)
         case _:
             return ""
+
+
+def _describe_endpoint(event: EndpointChanged) -> str:
+    """The only one is called as its upstream, whose name stands there already."""
+    name = f"{event.endpoint} " if event.endpoint != event.upstream else ""
+    told = []
+    if event.up is not event.old_up:
+        why = f": {event.reason}" if event.reason else ""
+        told.append(f"{name}is up again" if event.up else f"{name}is down{why}")
+    if event.max_concurrent != event.old_max_concurrent:
+        told.append(f"{name}max_concurrent={event.max_concurrent} (was {event.old_max_concurrent})")
+    return ", ".join(told)
 
 
 def _who(caller: Caller) -> str:

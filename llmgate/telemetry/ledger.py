@@ -4,11 +4,12 @@ Nothing is computed until somebody looks: an event costs a few assignments, a vi
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 
-from llmgate.adminapi import RequestView, UpstreamView
+from llmgate.adminapi import EndpointView, RequestView, UpstreamView
 from llmgate.core.caller import Caller
+from llmgate.core.endpoints import EndpointStatistics
 from llmgate.core.events import (
     Abandoned,
     Admitted,
@@ -41,6 +42,7 @@ class Record:
         "deadline",
         "dispatched_at",
         "ended_at",
+        "endpoint",
         "first_byte_at",
         "order",
         "outcome",
@@ -61,6 +63,7 @@ class Record:
         self.ended_at: float | None = None
         self.output_tokens = 0
         self.outcome: Outcome | None = None
+        self.endpoint = ""
 
     def end(self, now: float, outcome: Outcome, state: str = "done") -> None:
         self.ended_at, self.outcome, self.state = now, outcome, state
@@ -145,8 +148,9 @@ class Ledger:
                 record.order = order
             case Requeued(order=order):
                 record.state, record.order, record.dispatched_at = "waiting", order, None
-            case Admitted(waited=waited):
+            case Admitted(waited=waited, endpoint=endpoint):
                 record.state, record.dispatched_at = "running", event.at
+                record.endpoint = endpoint if endpoint != event.upstream else ""
                 figures.waits.append(waited)
             case Drained(outcome=outcome):
                 record.end(event.at, outcome, "draining")
@@ -204,17 +208,24 @@ def view_request(record: Record, now: float, wall: datetime) -> RequestView:
         deadline_ms=_ms_or_none(record.deadline),
         output_tokens=record.output_tokens,
         outcome=record.outcome,
+        endpoint=record.endpoint,
     )
 
 
 def view_upstream(
-    name: str, url: str, gate: GateStatistics, figures: Figures, oldest_arrived_at: float | None, now: float
+    name: str,
+    url: str,
+    gate: GateStatistics,
+    endpoints: Mapping[str, EndpointStatistics],
+    figures: Figures,
+    oldest_arrived_at: float | None,
+    now: float,
 ) -> UpstreamView:
     """An upstream as the admin API shows it."""
     limits, outcomes = gate.limits, figures.outcomes
     return UpstreamView(
         name=name,
-        state=upstream_state(gate, down=figures.down),
+        state=upstream_state(gate, endpoints, down=figures.down),
         url=url,
         max_concurrent=limits.max_concurrent,
         max_queued=limits.max_queued,
@@ -232,20 +243,37 @@ def view_upstream(
         queue_timeout=outcomes.get("queue_timeout", 0),
         failed=sum(outcomes.get(outcome, 0) for outcome in FAILURES),
         rate=round(figures.rate(now), 3),
-        detail="it takes no connection" if figures.down else "",
+        detail=_why_down(endpoints) or ("it takes no connection" if figures.down else ""),
+        alarms=list(gate.alarms.values()),
+        endpoints=_view_endpoints(endpoints) if len(endpoints) > 1 else [],
     )
 
 
-def upstream_state(gate: GateStatistics, *, down: bool) -> str:
+def upstream_state(gate: GateStatistics, endpoints: Mapping[str, EndpointStatistics], *, down: bool) -> str:
     """One word of adminapi.UPSTREAM_STATES."""
     if gate.mode is not Mode.OPEN:
         return str(gate.mode.value)
-    if down:
+    those_up = [endpoint for endpoint in endpoints.values() if endpoint.up]
+    if down or not those_up:
         return "down"
-    cap = gate.limits.max_concurrent
-    if cap and gate.running + gate.draining >= cap:
+    cap, in_flight = gate.limits.max_concurrent, gate.running + gate.draining
+    if (cap and in_flight >= cap) or all(0 < it.max_concurrent <= it.in_flight for it in those_up):
         return "full"
-    return "ok" if gate.running + gate.draining else "idle"
+    return "ok" if in_flight else "idle"
+
+
+def _why_down(endpoints: Mapping[str, EndpointStatistics]) -> str:
+    if len(endpoints) == 1:
+        return "".join(endpoint.reason for endpoint in endpoints.values())
+    down = {name: endpoint.reason for name, endpoint in endpoints.items() if not endpoint.up}
+    return "; ".join(f"{name} is down" + (f": {reason}" if reason else "") for name, reason in down.items())
+
+
+def _view_endpoints(endpoints: Mapping[str, EndpointStatistics]) -> list[EndpointView]:
+    return [
+        EndpointView(name=name, up=it.up, in_flight=it.in_flight, max_concurrent=it.max_concurrent, reason=it.reason)
+        for name, it in endpoints.items()
+    ]
 
 
 def rfc3339(moment: datetime) -> str:

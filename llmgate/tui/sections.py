@@ -18,6 +18,8 @@ TALL = 34
 LOUD_OUTCOMES = frozenset(("queue_full", "queue_timeout"))
 """Their codes, in capitals, are what clients and logs call them."""
 BAD_OUTCOMES = LOUD_OUTCOMES | {"upstream_error", "upstream_timeout", "upstream_down"}
+KINDS = {"endpoint_changed": "endpoint", "alarm_raised": "alarm", "alarm_cleared": "alarm"}
+"""What stands in the column of what happened where the text does not begin with such a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +157,8 @@ def _waiting(frame: Frame, look: Look, lane: Lane, titles: bool) -> Section:
         notes.append(f"timeout {age(upstream.queue_timeout_ms)}")
     title = rule(frame, look.width, f"waiting on {frame.clean(upstream.name)}", *(notes if look.width >= WIDE else ()))
     heads = [title]
-    if upstream.detail:
-        heads.append([Span("   " + frame.clean(upstream.detail), "bad" if upstream.state == "down" else "amber")])
+    if upstream.remarks:
+        heads.append([Span("   " + frame.clean(upstream.remarks), "bad" if upstream.state == "down" else "amber")])
     if not waiting:
         return _nobody(heads, "nobody waits")
     return Section(
@@ -204,19 +206,24 @@ def _events(frame: Frame, look: Look) -> Section:
 
 
 def _event(event: EventView, frame: Frame, look: Look, name_width: int) -> Line:
-    word, rest = _split(frame.clean(event.text))
+    text, kind = frame.clean(event.text), KINDS.get(event.kind)
+    word, rest = (kind, text) if kind else _split(text)
     if event.outcome in LOUD_OUTCOMES:
         word = word.upper()
     more = frame.glyphs.more
     line = [
         Span(f" {clock(_moment(event.at), look.zone) or '-':8} ", "dim"),
-        Span(pad(cut(word, 13, more), 13) + " ", "bad" if event.outcome in BAD_OUTCOMES else ""),
+        Span(pad(cut(word, 13, more), 13) + " ", "bad" if _is_bad(event) else ""),
         Span(pad(cut(frame.clean(event.upstream), name_width, more), name_width) + "  "),
     ]
     if look.width >= WIDE:
         line.append(Span(pad(cut(frame.clean(event.request_id), 12, more), 12) + "  ", "dim"))
     said = "  ".join([rest, *_who(event, frame)]) if rest else "  ".join(_who(event, frame))
     return [*line, Span(cut(said, look.width - width_of_line(line), more))]
+
+
+def _is_bad(event: EventView) -> bool:
+    return event.outcome in BAD_OUTCOMES or event.kind == "alarm_raised"
 
 
 def _who(event: EventView, frame: Frame) -> list[str]:

@@ -1,60 +1,120 @@
-"""What a server says of itself, asked without side effects: its models and its slots.
+"""What a server says of itself, asked without side effects: what it is, its slots, its models.
 
-`GET /v1/models` is OpenAI's list, which llama-server, vLLM, SGLang and Ollama answer. `GET /props` is llama-server's:
-`total_slots` is its `--parallel`. Neither loads a model.
+Nothing that is asked loads a model, keeps one loaded or makes one answer: POST /v1/messages gets `{}`, in which there
+is nothing to be answered, and POST /api/show reads a file's head.
 """
+
+from collections.abc import Mapping
 
 import msgspec
 
+from llmgate import __version__
 from llmgate.errors import GateError, UpstreamFailed
+from llmgate.protocols.model_card import ModelCard, read_models, read_slot_context
+from llmgate.protocols.ollama_card import read_tags, with_ps, with_show
+from llmgate.protocols.recognition import is_llama_server, is_ollama, is_vllm, speaks_messages, tells_version
+from llmgate.protocols.speech import MESSAGES_PATH, Kind
 from llmgate.upstreams.answer import Done, Timeouts
 from llmgate.upstreams.upstream import Upstream
 
+SHOWN_MOST = 100
+"""Models that an Ollama is asked about one by one."""
+
 _NO_SUCH_PATH = (404, 405, 501)
+_LATER = (429, 502, 503, 504)
+"""Loading, busy, or a proxy whose server is away."""
 _LIMIT = 4 * 1024 * 1024
 _TIMEOUTS = Timeouts(connect=5.0, first_byte=10.0, idle=10.0, total=20.0)
-
-
-class _Model(msgspec.Struct):
-    id: str
-
-
-class _Models(msgspec.Struct):
-    data: list[_Model]
+_HEADERS = {b"user-agent": f"llmgate/{__version__}".encode()}
 
 
 class _Props(msgspec.Struct):
     total_slots: int
 
 
-async def ask_models(upstream: Upstream) -> tuple[str, ...] | None:
-    """The ids of the server's models; None where it tells none. Raises GateError where it does not answer."""
-    body = await _get(upstream, b"/v1/models")
-    try:
-        return tuple(model.id for model in msgspec.json.decode(body, type=_Models).data) if body else None
-    except (msgspec.MsgspecError, RecursionError):
-        return None
+class Probe:
+    """One round of questions to one server; each path is asked at most once.
 
+    Every method raises GateError where the server does not answer, or answers that it cannot now.
+    """
 
-async def ask_slots(upstream: Upstream) -> int | None:
-    """How many requests the server runs at once; None where it does not tell. Raises GateError."""
-    body = await _get(upstream, b"/props")
-    try:
-        slots = msgspec.json.decode(body, type=_Props).total_slots if body else 0
-    except (msgspec.MsgspecError, RecursionError):
-        return None
-    return slots if slots > 0 else None
+    def __init__(self, upstream: Upstream) -> None:
+        self._upstream = upstream
+        self._answers: dict[bytes, tuple[int, bytes]] = {}
 
+    async def slots(self) -> int | None:
+        """How many requests the server runs at once (llama-server's --parallel); None where it does not tell."""
+        body = await self._get(b"/props", needed=True)
+        try:
+            slots = msgspec.json.decode(body, type=_Props).total_slots if body else 0
+        except (msgspec.MsgspecError, RecursionError):
+            return None
+        return slots if slots > 0 else None
 
-async def _get(upstream: Upstream, path: bytes) -> bytes:
-    """The body of a 200; b"" where there is no such path. Any other answer (loading, busy, no key) tells nothing."""
-    async with upstream.call(b"GET", path, {}, b"", _ignore, timeouts=_TIMEOUTS) as answer:
-        body = await answer.read(_LIMIT)
-        if answer.status == 200:
+    async def models(self, *, needed: bool) -> tuple[ModelCard, ...]:
+        """The server's models, () where it tells none. `needed`: a refusal to tell is an error."""
+        return read_models(await self._get(b"/v1/models", needed=needed)) or ()
+
+    async def kind(self) -> Kind:
+        """What the server is; "auto" where it is none of those that are known."""
+        if is_llama_server(await self._get(b"/props")):
+            return "llama-server"
+        if tells_version(await self._get(b"/api/version")) and is_ollama(await self._get(b"/")):
+            return "ollama"
+        if tells_version(await self._get(b"/version")) and is_vllm(await self._get(b"/v1/models")):
+            return "vllm"
+        return "auto"
+
+    async def messages(self) -> bool | None:
+        """Whether the server answers POST /v1/messages; None where its answer does not tell."""
+        return speaks_messages(*await self._ask(b"POST", MESSAGES_PATH.encode(), b"{}"))
+
+    async def cards(self, kind: Kind, known: Mapping[str, ModelCard]) -> dict[str, ModelCard]:
+        """All that the server tells of its models, by name; what is `known` of an unchanged one is not asked again."""
+        listed = {card.name: card for card in await self.models(needed=False)}
+        if kind == "llama-server":
+            return _with_slot_context(listed, await self._get(b"/props"))
+        if kind == "ollama":
+            return await self._ollama_cards(listed, known)
+        return listed
+
+    async def _ollama_cards(
+        self, listed: Mapping[str, ModelCard], known: Mapping[str, ModelCard]
+    ) -> dict[str, ModelCard]:
+        tags = read_tags(await self._get(b"/api/tags")) or {}
+        asked = 0
+        for name, card in tags.items():
+            old = known.get(name)
+            if old and old.model_info and (old.digest, old.modified_at) == (card.digest, card.modified_at):
+                tags[name] = old
+            elif asked < SHOWN_MOST:
+                asked += 1
+                status, body = await self._ask(b"POST", b"/api/show", msgspec.json.encode({"model": name}))
+                tags[name] = with_show(card, body) if status == 200 else card
+        return with_ps({**listed, **tags}, await self._get(b"/api/ps"))
+
+    async def _get(self, path: bytes, *, needed: bool = False) -> bytes:
+        """The body of a 200; b"" where there is no such path, or where it is refused and not `needed`."""
+        if path not in self._answers:
+            self._answers[path] = await self._ask(b"GET", path)
+        status, body = self._answers[path]
+        if status == 200:
             return body
-        if answer.status in _NO_SUCH_PATH:
+        if status in _NO_SUCH_PATH or (status not in _LATER and not needed):
             return b""
         raise UpstreamFailed("llmgate: the upstream does not tell what it serves (UPSTREAM_ERROR)")
+
+    async def _ask(self, method: bytes, path: bytes, body: bytes = b"") -> tuple[int, bytes]:
+        async with self._upstream.call(method, path, _HEADERS, body, _ignore, timeouts=_TIMEOUTS) as answer:
+            return answer.status, await answer.read(_LIMIT)
+
+
+def _with_slot_context(cards: Mapping[str, ModelCard], props: bytes) -> dict[str, ModelCard]:
+    """A llama-server's only model has what one slot has; a router's models have their own."""
+    context = read_slot_context(props)
+    if context is None or len(cards) != 1:
+        return dict(cards)
+    return {name: msgspec.structs.replace(card, context_window=context, loaded=True) for name, card in cards.items()}
 
 
 def _ignore(_: Done, __: GateError | None) -> None:

@@ -6,9 +6,10 @@ requests that the server holds back.
 
 Invariants:
 - A slot that drains is given back once: by the server's own count, or, where the server does not tell it, after the
-  time that whoever drained it allows. A server that takes no connection has no busy slots.
+  time that whoever drained it allows. A server that takes no connection has no busy slots; that it is down is told
+  before they are given back, so that nobody is sent to it.
 - Only requests that had their head before a question was asked, and were not over when it was answered, count as busy
-  slots of ours: see core.slots.
+  slots of ours: see core.slots. Only those that drained before it was asked are given back by its answer.
 """
 
 import asyncio
@@ -33,7 +34,7 @@ HIDDEN_WAIT_SECONDS = 1.0
 
 _NO_SUCH_PATH = (403, 404, 405, 501)
 _LIMIT = 16 * 1024 * 1024
-_TIMEOUTS = Timeouts(connect=1.0, first_byte=5.0, idle=5.0, total=5.0)
+_TIMEOUTS = Timeouts(connect=1.0, first_byte=1.0, idle=1.0, total=1.0)
 
 
 class _Slot(msgspec.Struct):
@@ -58,17 +59,20 @@ class SlotWatch:
     def __init__(
         self,
         upstream: Upstream,
+        on_down: Callable[[], None],
         on_overdue: Callable[[bool], None],
         on_hidden_wait: Callable[[bool], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`on_overdue`: whether one drains for longer than it should; `on_hidden_wait`: whether one of ours waits in
-        the server. Both are called with every change."""
+        """`on_down`: it takes no connection. With every change: `on_overdue`, whether one drains for longer than it
+        should, and `on_hidden_wait`, whether one of ours waits in the server."""
         self._upstream = upstream
+        self._on_down = on_down
         self._on_overdue = on_overdue
         self._on_hidden_wait = on_hidden_wait
         self._clock = clock
         self._draining: deque[_Drained] = deque()
+        self._lost: list[Callable[[], None]] = []
         self._news = asyncio.Event()
         self._refused = False
         self._overdue = self._hidden_wait = False
@@ -87,6 +91,11 @@ class SlotWatch:
         self._draining.append(_Drained(release, self._clock() + seconds))
         self._news.set()
 
+    def knock(self, release: Callable[[], None]) -> None:
+        """The server broke off a request: `release` is called when it is known whether the server is still there."""
+        self._lost.append(release)
+        self._news.set()
+
     async def run(self) -> None:
         """For ever: looks closely while one drains, and now and then whether one waits for its head."""
         while True:
@@ -97,16 +106,31 @@ class SlotWatch:
                 await asyncio.sleep(LAST_SECONDS)
 
     async def _look(self) -> None:
+        if self._lost:
+            await self._release_lost()
         if self._draining:
             await self._release_all()
         await self._look_for_a_hidden_wait()
         self._news.clear()
-        if not self._draining:
+        if not (self._draining or self._lost):
             try:
                 async with asyncio.timeout(HIDDEN_WAIT_SECONDS):
                     await self._news.wait()
             except TimeoutError:
                 pass
+
+    async def _release_lost(self) -> None:
+        await asyncio.sleep(FIRST_SECONDS)
+        lost, self._lost = self._lost, []
+        try:
+            await self._upstream.ask(b"/health", timeouts=_TIMEOUTS, limit=_LIMIT)
+        except UpstreamDown:
+            self._on_down()
+        except GateError:
+            pass  # it is there, or may be
+        finally:
+            for release in lost:
+                release()
 
     async def _release_all(self) -> None:
         pause = FIRST_SECONDS
@@ -125,12 +149,13 @@ class SlotWatch:
         try:
             slots = await self._ask()
         except UpstreamDown:
+            self._on_down()
             return len(self._draining)
         except _NotToldError:
             return sum(drained.alarm_at <= self._clock() for drained in self._draining)
         except GateError:
             return 0
-        return freed(len(self._draining), _busy(slots), self._certain(before))
+        return freed(draining, _busy(slots), self._certain(before))
 
     async def _look_for_a_hidden_wait(self) -> None:
         since = self._upstream.traffic.oldest_without_head()

@@ -13,7 +13,7 @@ class Traffic:
 
     def sent(self, request_id: str, now: float) -> None:
         """It is being sent; a second time where it is asked in another way."""
-        self._with_head.discard(request_id)
+        self.over(request_id)
         self._sent[request_id] = now
 
     def answered(self, request_id: str) -> None:

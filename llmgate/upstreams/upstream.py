@@ -3,13 +3,16 @@
 import re
 from collections.abc import Mapping, Sequence
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from llmgate import __version__
 from llmgate.errors import GateError
-from llmgate.protocols.model_card import ModelCard
 from llmgate.protocols.speech import Kind, Speech
 from llmgate.upstreams.answer import NO_TIMEOUTS, Answer, Done, OnDone, Timeouts, Transport
 from llmgate.upstreams.traffic import Traffic
+
+if TYPE_CHECKING:
+    from llmgate.protocols.model_card import ModelCard
 
 Header = tuple[bytes, bytes]
 

@@ -7,6 +7,8 @@ a list of parts, as Mistral sends it, becomes a part of that list.
 
 from typing import Any
 
+import msgspec
+
 from llmgate.protocols.budget import Budget
 from llmgate.protocols.decoding import NULL
 from llmgate.protocols.gather.values import Items, Newest, Text
@@ -14,6 +16,7 @@ from llmgate.protocols.seam import whole
 
 LABELS = frozenset({"id", "index", "name", "object", "role", "status", "type"})
 
+_EMPTY = (NULL, msgspec.Raw(b'""'), "")
 _COST = 256
 """Bytes that a field costs beyond its value."""
 
@@ -65,6 +68,6 @@ def _kind_of(key: str, value: Any) -> type[Text | Items | Merged | Newest]:
 
 
 def with_defaults(value: dict[str, Any], **defaults: str) -> dict[str, Any]:
-    """What `Merged.value` returned, with these texts where a field is missing or null."""
-    missing = {key: text for key, text in defaults.items() if value.get(key, NULL) == NULL}
+    """What `Merged.value` returned, with these texts where a field is missing, null or an empty text."""
+    missing = {key: text for key, text in defaults.items() if value.get(key, NULL) in _EMPTY}
     return {**value, **missing}
