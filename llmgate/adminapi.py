@@ -11,8 +11,9 @@ import msgspec
 
 SCHEMA = 1
 
-UPSTREAM_STATES = ("idle", "ok", "full", "paused", "held", "closed", "down")
-"""idle: nothing runs; ok: a slot is free; full: none is; paused, held, closed: the gate's mode; down: no connection."""
+UPSTREAM_STATES = ("idle", "ok", "full", "paused", "closed", "down")
+"""idle: nothing runs; ok: a slot is free; full: none is; paused, closed: the gate's mode; down: no server takes a
+request, and the queue is kept (the gate is held) unless the settings say otherwise."""
 
 REQUEST_STATES = ("waiting", "running", "draining", "done")
 

@@ -17,6 +17,7 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import uvloop
 from starlette.types import ASGIApp
 
@@ -105,8 +106,8 @@ class Daemon:
         gates = [make_gate(name, upstream) for name, upstream in settings.upstreams.items()]
         self._admission = LocalAdmission(gates, self._on_event)
         upstreams = make_upstreams(settings, {name: _key(loaded, name) for name in settings.upstreams})
-        self._discovery = Discovery(settings, upstreams, self._admission, self._on_routes, self._on_health)
-        self._lookout = Lookout(upstreams, owners_of(settings), self._admission, self._on_back)
+        self._discovery = Discovery(settings, upstreams, self._admission, self._on_routes)
+        self._lookout = Lookout(upstreams, owners_of(settings), self._admission, self._discovery.ask_again)
         self._services = Services(
             settings,
             self._admission,
@@ -216,12 +217,6 @@ class Daemon:
         self._journal.apply(event)
         self._feed.apply(event, record)
 
-    def _on_health(self, name: str, up: bool) -> None:
-        figures = self._ledger.figures(name)
-        if figures.down == up:
-            logger.warning("%s %s", name, "is up again" if up else "is down: it takes no connection")
-        figures.down = not up
-
     def _on_back(self, endpoint: str) -> None:
         """It may be another version now."""
         self._discovery.ask_again(endpoint)
@@ -256,7 +251,7 @@ class Daemon:
     def _view_upstream(self, name: str) -> UpstreamView:
         gate = self._admission.gate(name)
         oldest = next(gate.waiting(), None)
-        return view_upstream(
+        view = view_upstream(
             name,
             self._services.settings.upstreams[name].display_url,
             gate.statistics(),
@@ -265,6 +260,8 @@ class Daemon:
             oldest.entered_at if oldest is not None else None,
             time.monotonic(),
         )
+        detail = self._lookout.detail(name)
+        return msgspec.structs.replace(view, detail=detail) if detail else view
 
     def _view_requests(self, recent: bool) -> list[RequestView]:
         now, wall = time.monotonic(), datetime.now(UTC)

@@ -51,6 +51,8 @@ class _Server:
         self.slots: int | None = None
         """None: it told none."""
         self.slots_noted = False
+        self.too_few = False
+        """It has fewer slots than it gets requests at once."""
         self.models: tuple[str, ...] | None = None
         self.asked = False
         """What it is, since it was down."""
@@ -73,16 +75,11 @@ class Discovery:
         upstreams: Mapping[str, Upstream],
         admission: LocalAdmission,
         on_routes: Callable[[], None],
-        on_health: Callable[[str, bool], None],
     ) -> None:
-        """`upstreams` by the name of the endpoint.
-
-        `on_health` is told whether an upstream could be connected to, if it cannot be used before it answers.
-        """
+        """`upstreams` by the name of the endpoint."""
         self._settings = settings
         self._admission = admission
         self._on_routes = on_routes
-        self._on_health = on_health
         self._servers = {
             name: _Server(name, owner, upstream, upstreams[name], tells_slots=endpoint.max_concurrent == "auto")
             for owner, upstream in settings.upstreams.items()
@@ -132,7 +129,6 @@ class Discovery:
                 await _pause(server, retry)
                 retry = min(retry * 2, LAST_RETRY_SECONDS)
             else:
-                self._note_health(server, up=True)
                 retry = FIRST_RETRY_SECONDS
                 await _pause(server, REFRESH_SECONDS)
 
@@ -144,6 +140,8 @@ class Discovery:
             await self._ask_speech(server, probe)
         if not server.settings.models:
             self._note_models(server, tuple(card.name for card in await probe.models(needed=True)))
+        if not server.tells_slots and server.upstream.speech.kind == "llama-server":
+            self._note_mismatch(server, await probe.slots())
         server.upstream.cards = await probe.cards(server.upstream.speech.kind, server.upstream.cards)
 
     async def _ask_speech(self, server: _Server, probe: Probe) -> None:
@@ -183,15 +181,18 @@ class Discovery:
             self._on_routes()
 
     def _note_failure(self, server: _Server, error: GateError) -> None:
-        down = isinstance(error, UpstreamDown)
-        if down:
+        if isinstance(error, UpstreamDown):
             server.asked = False
-        self._note_health(server, up=not down)
         logger.debug("%s does not tell what it serves: %s", server.name, error)
 
-    def _note_health(self, server: _Server, *, up: bool) -> None:
-        if server.is_needed and server.settings.endpoints is None:
-            self._on_health(server.owner, up)
+    def _note_mismatch(self, server: _Server, slots: int | None) -> None:
+        """The settings win, loudly."""
+        gate = self._admission.gate(server.owner)
+        cap = gate.endpoints()[server.name].max_concurrent or gate.limits.max_concurrent
+        server.too_few = slots is not None and slots < cap
+        those = [one for one in self._servers.values() if one.owner == server.owner]
+        text = f"mismatch: the server has fewer slots ({slots}) than max_concurrent says: it makes the rest wait"
+        self._admission.set_alarm(server.owner, "mismatch", text if any(one.too_few for one in those) else None)
 
 
 async def _pause(server: _Server, seconds: float) -> None:

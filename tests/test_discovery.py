@@ -13,7 +13,7 @@ from puppet import LIVENESS_SECONDS, Connection, Puppet, refusing_port
 from llmgate import discovery as discovery_module
 from llmgate.admission.local import LocalAdmission
 from llmgate.config.load import load
-from llmgate.core.events import Event, LimitsChanged
+from llmgate.core.events import Alarm, Event, LimitsChanged
 from llmgate.core.routing import Route
 from llmgate.discovery import Discovery
 from llmgate.errors import UnknownModel
@@ -55,20 +55,19 @@ class Bench:
         self.settings = load(None, environ={}, overrides=overrides).settings
         self.events: list[Event] = []
         self.routed = 0
-        self.health: dict[str, bool] = {}
         gates = [make_gate(name, upstream) for name, upstream in self.settings.upstreams.items()]
         self.admission = LocalAdmission(gates, self.events.append)
         self.upstreams = make_upstreams(self.settings, {})
-        self.discovery = Discovery(self.settings, self.upstreams, self.admission, self.on_routes, self.on_health)
-
-    def on_health(self, name: str, up: bool) -> None:
-        self.health[name] = up
+        self.discovery = Discovery(self.settings, self.upstreams, self.admission, self.on_routes)
 
     def on_routes(self) -> None:
         self.routed += 1
 
     def slots(self, name: str = "u") -> int:
         return self.admission.gate(name).limits.max_concurrent
+
+    def alarms(self, name: str = "u") -> dict[Alarm, str]:
+        return self.admission.gate(name).statistics().alarms
 
     def listed(self) -> list[str]:
         return [name for name, _ in self.discovery.routes().models()]
@@ -312,18 +311,6 @@ async def test_nothing_to_ask_is_no_question(kind: str) -> None:
         await Bench({"u": {**URL, "models": ["m"], "kind": kind}}).discovery.run()
 
 
-async def test_whether_it_takes_connections_is_told() -> None:
-    server = Server(props=LOADING, v1_models=LOADING)
-    with refusing_port() as port:
-        bench = Bench({"down": {"url": f"http://127.0.0.1:{port}", "max_concurrent": 1}})
-        async with bench.running():
-            await bench.until(lambda: bench.health == {"down": False})
-    async with Puppet(server.script) as puppet:
-        bench = Bench({"loads": {"url": puppet.url, "max_concurrent": 1}})
-        async with bench.running():
-            await bench.until(lambda: bench.health == {"loads": True})
-
-
 # ---- kinds
 
 SET = {"models": ["m"], "max_concurrent": 1}
@@ -350,7 +337,7 @@ async def test_what_a_server_is_is_asked_once_and_said_once(caplog: pytest.LogCa
     assert caplog.messages == [LLAMA]
     assert bench.routed == 0
     assert bench.listed() == ["m"], "the settings say what it serves"
-    assert bench.health == {}, "nothing is held against it"
+    assert bench.alarms() == {}
 
 
 async def test_a_server_that_says_nothing_of_messages_is_not_asked_again(caplog: pytest.LogCaptureFixture) -> None:
@@ -406,7 +393,6 @@ async def test_one_that_was_down_and_is_back_is_asked_again(caplog: pytest.LogCa
                         assert speech.messages is (server is llama)
                     await bench.until(lambda: not asked.asked)
     assert kinds_in(caplog) == [LLAMA, SPOKEN, LLAMA], "the same again is no news"
-    assert bench.health == {}
 
 
 async def test_one_that_is_told_to_be_back_is_asked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -454,4 +440,42 @@ async def test_each_endpoint_is_asked_for_itself() -> None:
             caps = {name: told.max_concurrent for name, told in bench.admission.gate("u").endpoints().items()}
         assert caps == {"u": 4, "u#2": 1}
         assert [bench.upstreams[name].speech.kind for name in ("u", "u#2")] == ["llama-server", "auto"]
-        assert bench.health == {}
+
+
+# ---- fewer slots than the settings say
+
+SLOTS = b'{"default_generation_settings":{"n_ctx":4096},"total_slots":%d}'
+
+
+@pytest.mark.parametrize(("cap", "alarms"), [(5, {"mismatch"}), (4, set()), (3, set()), (0, set())])
+async def test_a_server_with_too_few_slots_is_an_alarm(cap: int, alarms: set[str]) -> None:
+    server = Server(props=LLAMA_PROPS, v1_messages=NOTHING_ASKED, v1_models=ok(MODELS))
+    async with Puppet(server.script) as puppet:
+        bench = Bench({"u": {"url": puppet.url, **SET, "max_concurrent": cap}})
+        async with bench.running():
+            await bench.until(lambda: server.asked.count("/v1/models") > 1)
+        assert bench.slots() == cap, "the settings win"
+        assert set(bench.alarms()) == alarms
+        assert all("fewer slots (4) than max_concurrent" in text for text in bench.alarms().values())
+
+
+async def test_the_alarm_ends_when_the_server_has_enough() -> None:
+    server = Server(props=ok(SLOTS % 1), v1_messages=NOTHING_ASKED, v1_models=ok(MODELS))
+    async with Puppet(server.script) as puppet:
+        bench = Bench({"u": {"url": puppet.url, **SET, "max_concurrent": 2}})
+        async with bench.running():
+            await bench.until(lambda: "mismatch" in bench.alarms())
+            server.answers["/props"] = ok(SLOTS % 2)
+            await bench.until(lambda: bench.alarms() == {})
+
+
+async def test_one_endpoint_with_too_few_slots_is_enough() -> None:
+    enough = Server(props=ok(SLOTS % 4), v1_messages=NOTHING_ASKED, v1_models=ok(MODELS))
+    few = Server(props=ok(SLOTS % 1), v1_messages=NOTHING_ASKED, v1_models=ok(MODELS))
+    async with Puppet(enough.script) as one, Puppet(few.script) as two:
+        endpoints = [{"url": puppet.url, "max_concurrent": 2} for puppet in (one, two)]
+        bench = Bench({"u": {"endpoints": endpoints, "models": ["m"]}})
+        async with bench.running():
+            await bench.until(lambda: "mismatch" in bench.alarms())
+            await bench.until(lambda: enough.asked.count("/v1/models") > 2)
+            assert "mismatch" in bench.alarms()

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from llmgate.adminclient import AdminClient
 
 UPSTREAM_DOWN = 4
-DOWN_STATES = ("down", "held")
 """A held one keeps its queue while no server of it is there."""
 CLEAR = "\x1b[H\x1b[2J"
 HEADER = (
@@ -53,7 +52,7 @@ def status(
         _watch(client, upstream, context, watch)
         return
     shown = _show(client, upstream, context)
-    if check and any(view.state in DOWN_STATES for view in shown.upstreams):
+    if check and any(view.state == "down" for view in shown.upstreams):
         raise typer.Exit(UPSTREAM_DOWN)
 
 

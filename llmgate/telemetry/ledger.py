@@ -77,7 +77,6 @@ class Figures:
         self.runs: deque[float] = deque(maxlen=_KEPT)
         self.first_bytes: deque[float] = deque(maxlen=_KEPT)
         self.outcomes: dict[Outcome, int] = {}
-        self.down = False
         self._ended: deque[tuple[int, int]] = deque(maxlen=_RATE_SECONDS + 1)
 
     def count(self, outcome: Outcome, now: float) -> None:
@@ -155,7 +154,6 @@ class Ledger:
             case Drained(outcome=outcome):
                 record.end(event.at, outcome, "draining")
                 figures.count(outcome, event.at)
-                figures.down = False  # the server got it, or there would be nothing to drain
             case Released():
                 self._release(event, record, figures)
                 self._forget(key, record)
@@ -171,7 +169,6 @@ class Ledger:
             return
         record.end(event.at, event.outcome)
         figures.count(event.outcome, event.at)
-        figures.down = event.outcome == "upstream_down"
         if event.outcome == "completed":
             figures.runs.append(event.ran)
             if record.first_byte_at is not None and record.dispatched_at is not None:
@@ -225,7 +222,7 @@ def view_upstream(
     limits, outcomes = gate.limits, figures.outcomes
     return UpstreamView(
         name=name,
-        state=upstream_state(gate, endpoints, down=figures.down),
+        state=upstream_state(gate, endpoints),
         url=url,
         max_concurrent=limits.max_concurrent,
         max_queued=limits.max_queued,
@@ -243,18 +240,18 @@ def view_upstream(
         queue_timeout=outcomes.get("queue_timeout", 0),
         failed=sum(outcomes.get(outcome, 0) for outcome in FAILURES),
         rate=round(figures.rate(now), 3),
-        detail=_why_down(endpoints) or ("it takes no connection" if figures.down else ""),
+        detail=_why_down(endpoints),
         alarms=list(gate.alarms.values()),
         endpoints=_view_endpoints(endpoints) if len(endpoints) > 1 else [],
     )
 
 
-def upstream_state(gate: GateStatistics, endpoints: Mapping[str, EndpointStatistics], *, down: bool) -> str:
+def upstream_state(gate: GateStatistics, endpoints: Mapping[str, EndpointStatistics]) -> str:
     """One word of adminapi.UPSTREAM_STATES."""
-    if gate.mode is not Mode.OPEN:
+    if gate.mode not in (Mode.OPEN, Mode.HELD):
         return str(gate.mode.value)
     those_up = [endpoint for endpoint in endpoints.values() if endpoint.up]
-    if down or not those_up:
+    if not those_up:
         return "down"
     cap, in_flight = gate.limits.max_concurrent, gate.running + gate.draining
     if (cap and in_flight >= cap) or all(0 < it.max_concurrent <= it.in_flight for it in those_up):

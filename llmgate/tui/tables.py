@@ -8,7 +8,7 @@ from llmgate.tui.columns import Column, Frame, is_selected
 from llmgate.tui.figures import age, count, duration, filled, sparkline
 from llmgate.tui.model import Lane
 
-STATE_STYLES = {"ok": "ok", "full": "full", "down": "bad", "idle": "dim", "paused": "full", "held": "full"}
+STATE_STYLES = {"ok": "ok", "full": "full", "down": "bad", "idle": "dim", "paused": "full"}
 LOUD_STATES = frozenset(("down",))
 BAR = 8
 SLOTS_WIDTH = 14

@@ -145,12 +145,12 @@ class SlotWatch:
             self._draining.popleft().release()
 
     async def _count_freed(self) -> int:
-        before = self._upstream.traffic.with_head()
+        draining, before = len(self._draining), self._upstream.traffic.with_head()
         try:
             slots = await self._ask()
         except UpstreamDown:
             self._on_down()
-            return len(self._draining)
+            return draining
         except _NotToldError:
             return sum(drained.alarm_at <= self._clock() for drained in self._draining)
         except GateError:

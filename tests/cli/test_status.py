@@ -28,6 +28,7 @@ def example() -> Any:
         upstream("reasoning", running=7, draining=1, max_concurrent=8, max_queued=64, p50_wait_ms=0, queue_timeout=4),
         upstream("open", max_concurrent=0, running=3),
         upstream("vllm-a100", state="down", max_concurrent=8, detail="refused\x1b[2J"),
+        upstream("gone", state="down", waiting=2, detail="no", alarms=["one", "b"]),
     )
 
 
@@ -39,6 +40,7 @@ def test_the_screen() -> None:
         "reasoning  ok     8/8        0/64      -       0s        -         0     4        0       0       1 draining",
         "open       ok     3/-        0/-       -       -         -         0     0        0       0",
         "vllm-a100  down   0/8        0/-       -       -         -         0     0        0       0       refused?[2J",
+        "gone       down   0/1        2/-       -       -         -         0     0        0       0       no; one; b",
     ]
 
 
@@ -70,7 +72,7 @@ def test_an_unknown_upstream_is_an_error_that_names_the_known(run: Any, daemon: 
     daemon.status = example()
     result = run("status", "nobody", "--socket", daemon.socket)
     assert (result.status, result.out) == (1, "")
-    assert "ha-llm, reasoning, open, vllm-a100" in result.err
+    assert "ha-llm, reasoning, open, vllm-a100, gone" in result.err
 
 
 def test_json_is_the_wire_s_and_begins_with_the_schema(run: Any, daemon: Any) -> None:
@@ -80,7 +82,7 @@ def test_json_is_the_wire_s_and_begins_with_the_schema(run: Any, daemon: Any) ->
     assert [view["name"] for view in json.loads(result.out)["upstreams"]] == ["ha-llm"]
 
 
-@pytest.mark.parametrize(("name", "status"), [("vllm-a100", 4), ("ha-llm", 0), (None, 4)])
+@pytest.mark.parametrize(("name", "status"), [("vllm-a100", 4), ("gone", 4), ("ha-llm", 0), (None, 4)])
 def test_check_tells_of_an_upstream_that_is_down(run: Any, daemon: Any, name: str | None, status: int) -> None:
     daemon.status = example()
     assert run("status", *([name] if name else []), "--check", "--socket", daemon.socket).status == status

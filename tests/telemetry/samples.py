@@ -17,9 +17,18 @@ UPSTREAM = "reasoning"
 class Counter:
     """One gate, its ledger and its feed, on a clock that is a number."""
 
-    def __init__(self, cap: int = 1, *, history: int = 50, watcher_limit: int = 1 << 20, **limits: Any) -> None:
+    def __init__(
+        self,
+        cap: int = 1,
+        *,
+        history: int = 50,
+        watcher_limit: int = 1 << 20,
+        endpoints: dict[str, int] | None = None,
+        holds: bool = True,
+        **limits: Any,
+    ) -> None:
         self.now = 100.0
-        self.gate = Gate(UPSTREAM, Limits(cap, **limits))
+        self.gate = Gate(UPSTREAM, Limits(cap, **limits), endpoints, holds=holds)
         self.ledger = Ledger(history)
         self.feed = Feed(
             self.ledger,
@@ -62,7 +71,8 @@ class Counter:
         oldest = next(self.gate.waiting(), None)
         figures = self.ledger.figures(name)
         arrived = oldest.entered_at if oldest else None
-        return view_upstream(name, "http://u", self.gate.statistics(), figures, arrived, self.now)
+        gate = self.gate
+        return view_upstream(name, "http://u", gate.statistics(), gate.endpoints(), figures, arrived, self.now)
 
     def status(self) -> Status:
         return Status(

@@ -16,8 +16,11 @@ from llmgate.core.caller import Caller
 from llmgate.core.events import (
     Abandoned,
     Admitted,
+    AlarmCleared,
+    AlarmRaised,
     Dismissed,
     Drained,
+    EndpointChanged,
     Event,
     Expired,
     Limits,
@@ -109,6 +112,34 @@ def test_what_is_about_no_request_has_none() -> None:
     run(main())
 
 
+def test_an_alarm_and_an_endpoint_that_is_down_come_with_the_upstream_as_it_is_then() -> None:
+    async def main() -> None:
+        counter = Counter(endpoints={"gpu1": 1, "gpu2": 1})
+        watcher = counter.feed.watch(nothing)
+        counter.gate.set_endpoint("gpu2", counter.now, up=False, reason="it takes no connection")
+        counter.pump()
+        counter.gate.raise_alarm("mismatch", "mismatch: the server has 1 slot", counter.now)
+        counter.pump()
+        counter.gate.clear_alarm("mismatch", counter.now)
+        counter.pump()
+        _, changed, raised, cleared = await take_all(watcher)
+        told = [item.event for item in (changed, raised, cleared) if item.event is not None]
+        assert [(event.kind, event.text) for event in told] == [
+            ("endpoint_changed", "gpu2 is down: it takes no connection"),
+            ("alarm_raised", "mismatch: the server has 1 slot"),
+            ("alarm_cleared", "mismatch no more"),
+        ]
+        assert changed.upstream is not None
+        assert [(it.name, it.up) for it in changed.upstream.endpoints] == [("gpu1", True), ("gpu2", False)]
+        assert raised.upstream is not None
+        assert raised.upstream.alarms == ["mismatch: the server has 1 slot"]
+        assert cleared.upstream is not None
+        assert (cleared.upstream.alarms, cleared.request) == ([], None)
+        counter.feed.stop()
+
+    run(main())
+
+
 def test_a_snapshot_has_the_newest_200_events() -> None:
     async def main() -> None:
         counter = Counter(history=1000)
@@ -158,7 +189,8 @@ def plain_event(view: EventView) -> EventView:
 @given(steps)
 def test_snapshot_and_events_give_what_a_later_snapshot_gives(schedule: list[tuple[str, Any]]) -> None:
     async def main() -> None:
-        counter, follower, late = Counter(2, max_queued=4, queue_timeout=8.0), Follower(), Follower()
+        counter = Counter(2, endpoints={"one": 1, "two": 2}, max_queued=4, queue_timeout=8.0, stall_alarm=2.0)
+        follower, late = Follower(), Follower()
         tickets: list[Any] = []
         watchers = [counter.feed.watch(nothing)]
         for number, step in enumerate(schedule):
@@ -494,6 +526,9 @@ KINDS = [
     (Requeued(*ABOUT, 1), "requeued", None),
     (LimitsChanged(1, 5.0, UPSTREAM, Limits(), Limits(2)), "limits_changed", None),
     (ModeChanged(1, 5.0, UPSTREAM, Mode.OPEN, Mode.HELD), "mode_changed", None),
+    (EndpointChanged(1, 5.0, UPSTREAM, "gpu2", False, 1, True, 1, "gone"), "endpoint_changed", None),
+    (AlarmRaised(1, 5.0, UPSTREAM, "stalled", "stalled: it is"), "alarm_raised", None),
+    (AlarmCleared(1, 5.0, UPSTREAM, "stalled"), "alarm_cleared", None),
 ]
 
 

@@ -9,8 +9,11 @@ from llmgate.core.caller import Caller
 from llmgate.core.events import (
     Abandoned,
     Admitted,
+    AlarmCleared,
+    AlarmRaised,
     Dismissed,
     Drained,
+    EndpointChanged,
     Event,
     Expired,
     Limits,
@@ -118,6 +121,7 @@ def test_session_and_purpose_stand_there_when_known(lines: Any, caller: Caller, 
 
 
 OLD = Limits(2, 64, None)
+GPU = "http://gpu2:8000"
 TEXTS = [
     (Admitted(*ABOUT, WHO, queued=True, waited=0.0004), "dispatched after 0ms"),
     (Admitted(*ABOUT, WHO, queued=False, waited=0.0), ""),
@@ -136,6 +140,23 @@ TEXTS = [
     (
         LimitsChanged(1, 5.0, "llamacpp", OLD, Limits(2, None, 30.0)),
         "limits changed: max_queued=None (was 64), queue_timeout=30.0 (was None)",
+    ),
+    (
+        LimitsChanged(1, 5.0, "llamacpp", OLD, Limits(2, 64, None, 60.0)),
+        "limits changed: stall_alarm=60.0 (was None)",
+    ),
+    (AlarmRaised(1, 5.0, "llamacpp", "stalled", "stalled: requests wait"), "stalled: requests wait"),
+    (AlarmCleared(1, 5.0, "llamacpp", "stalled"), "stalled no more"),
+    (AlarmCleared(1, 5.0, "llamacpp", "hidden_wait"), "hidden wait no more"),
+    (EndpointChanged(1, 5.0, "llamacpp", GPU, False, 2, True, 2, "it broke"), "http://gpu2:8000 is down: it broke"),
+    (EndpointChanged(1, 5.0, "llamacpp", GPU, False, 2, True, 2), "http://gpu2:8000 is down"),
+    (EndpointChanged(1, 5.0, "llamacpp", GPU, True, 2, False, 2), "http://gpu2:8000 is up again"),
+    (EndpointChanged(1, 5.0, "llamacpp", "llamacpp", False, 0, True, 0, "it broke"), "is down: it broke"),
+    (EndpointChanged(1, 5.0, "llamacpp", "llamacpp", True, 0, False, 0), "is up again"),
+    (EndpointChanged(1, 5.0, "llamacpp", GPU, False, 3, False, 2, "x"), "http://gpu2:8000 max_concurrent=3 (was 2)"),
+    (
+        EndpointChanged(1, 5.0, "llamacpp", "llamacpp", True, 3, False, 2),
+        "is up again, max_concurrent=3 (was 2)",
     ),
     (Event(1, 5.0, "llamacpp"), ""),
 ]
@@ -158,3 +179,18 @@ def test_a_full_queue_is_told(lines: Any) -> None:
 
 def test_nothing_is_written_above_the_level(lines: Any) -> None:
     assert lines(Moved(*ABOUT, WHO, order=-1), level=logging.WARNING) == []
+
+
+@pytest.mark.parametrize(
+    ("event", "warns"),
+    [
+        (AlarmRaised(1, 5.0, "llamacpp", "stalled", "stalled: requests wait"), True),
+        (AlarmCleared(1, 5.0, "llamacpp", "stalled"), True),
+        (EndpointChanged(1, 5.0, "llamacpp", GPU, False, 2, True, 2, "it broke"), True),
+        (EndpointChanged(1, 5.0, "llamacpp", GPU, True, 2, False, 2), True),
+        (EndpointChanged(1, 5.0, "llamacpp", GPU, False, 3, False, 2, "it broke"), False),
+        (ModeChanged(1, 5.0, "llamacpp", Mode.OPEN, Mode.HELD), False),
+    ],
+)
+def test_what_is_wrong_and_that_it_is_right_again_are_warnings(lines: Any, event: Event, warns: bool) -> None:
+    assert bool(lines(event, level=logging.WARNING)) is warns

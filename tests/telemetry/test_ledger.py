@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmgate.adminapi import REQUEST_STATES, UPSTREAM_STATES
+from llmgate.adminapi import REQUEST_STATES, UPSTREAM_STATES, EndpointView
 from llmgate.core.caller import Caller
+from llmgate.core.endpoints import EndpointStatistics
 from llmgate.core.events import Event, GateStatistics, Limits, Mode, TicketEvent
-from llmgate.core.gate import State, Ticket
+from llmgate.core.gate import Gate, State, Ticket
 from llmgate.errors import GateError
 from llmgate.telemetry.ledger import Figures, Ledger, Record, rfc3339, upstream_state, view_request, view_upstream
 from tests.telemetry.samples import UPSTREAM, WALL, Counter
@@ -26,7 +27,8 @@ steps = st.lists(
         st.tuples(st.sampled_from(["leave", "drain", "requeue", "move"]), st.integers(0, 40)),
         st.tuples(st.just("time"), st.sampled_from([0.0, 0.4, 3.0, 90.0])),
         st.tuples(st.just("limits"), st.sampled_from([Limits(1, 3, 5.0), Limits(2, None, None), Limits(0)])),
-        st.tuples(st.sampled_from(["pause", "hold"]), st.booleans()),
+        st.tuples(st.sampled_from(["pause", "up"]), st.booleans()),
+        st.tuples(st.just("alarm"), st.sampled_from(["one", "another", None])),
     ),
     max_size=80,
 )
@@ -44,12 +46,6 @@ def play(counter: Counter, step: tuple[str, Any], tickets: list[Ticket], number:
             return
     elif what == "time":
         counter.pass_time(how)
-    elif what == "limits":
-        gate.set_limits(how, now)
-    elif what == "pause":
-        gate.set_paused(how, now)
-    elif what == "hold":
-        gate.set_held(how, now)
     elif ticket is not None and what == "leave":
         gate.leave(ticket, now, outcome)  # type: ignore[arg-type]
     elif ticket is not None and what == "drain":
@@ -58,12 +54,28 @@ def play(counter: Counter, step: tuple[str, Any], tickets: list[Ticket], number:
         gate.requeue(ticket, now)
     elif ticket is not None:
         gate.move_to_front(ticket, now)
+    else:
+        play_for_all(counter.gate, what, how, now, number)
     counter.pump()
 
 
-@given(steps)
-def test_the_ledger_says_what_the_gate_says(schedule: list[tuple[str, Any]]) -> None:
-    counter = Counter(history=HISTORY, max_queued=4, queue_timeout=8.0)
+def play_for_all(gate: Gate, what: str, how: Any, now: float, number: int) -> None:
+    if what == "limits":
+        gate.set_limits(how, now)
+    elif what == "pause":
+        gate.set_paused(how, now)
+    elif what == "up":
+        names = list(gate.endpoints())
+        gate.set_endpoint(names[number % len(names)], now, up=how, reason="gone")
+    elif what == "alarm" and how is None:
+        gate.clear_alarm("mismatch", now)
+    elif what == "alarm":
+        gate.raise_alarm("mismatch", how, now)
+
+
+@given(steps, st.sampled_from([None, {"one": 1, "two": 2}]))
+def test_the_ledger_says_what_the_gate_says(schedule: list[tuple[str, Any]], endpoints: dict[str, int] | None) -> None:
+    counter = Counter(history=HISTORY, endpoints=endpoints, max_queued=4, queue_timeout=8.0, stall_alarm=2.0)
     tickets: list[Ticket] = []
     ended: dict[str, str] = {}
     for number, step in enumerate(schedule):
@@ -90,6 +102,12 @@ def check_upstream(counter: Counter, statistics: GateStatistics) -> None:
         told("queue_full", 0),
         told("queue_timeout", 0),
     )
+    assert view.alarms == list(statistics.alarms.values())
+    told_endpoints = {
+        it.name: EndpointStatistics(it.max_concurrent, it.up, it.in_flight, it.reason) for it in view.endpoints
+    }
+    endpoints = counter.gate.endpoints()
+    assert told_endpoints == (endpoints if len(endpoints) > 1 else {})
     assert view.failed == sum(told(word, 0) for word in ("upstream_error", "upstream_timeout", "upstream_down"))  # type: ignore[call-overload]
 
 
@@ -108,6 +126,7 @@ def check_live(counter: Counter, tickets: list[Ticket]) -> None:
             assert (record.order, record.dispatched_at, record.outcome) == (ticket.order, None, None)
         else:
             assert record.dispatched_at == ticket.admitted_at
+            assert view.endpoint == ("" if ticket.endpoint == UPSTREAM else ticket.endpoint)
         assert (view.outcome is None) == (ticket.state is not State.DRAINING)
     waiting = sorted((record for record in live.values() if record.state == "waiting"), key=lambda it: it.order)
     assert [record.caller.id for record in waiting] == [ticket.caller.id for ticket in counter.gate.waiting()]
@@ -221,30 +240,92 @@ def statistics(running: int = 0, draining: int = 0, cap: int = 2, mode: Mode = M
     return GateStatistics(Limits(cap), mode, 0, running, draining, 0, 0, {})
 
 
+def servers(*those: EndpointStatistics) -> dict[str, EndpointStatistics]:
+    return {f"http://gpu{number}:8000": it for number, it in enumerate(those, 1)}
+
+
+ONE = servers(EndpointStatistics())
+GONE = EndpointStatistics(2, up=False, reason="it takes no connection")
 STATES = [
-    (statistics(), False, "idle"),
-    (statistics(running=1), False, "ok"),
-    (statistics(draining=1), False, "ok"),
-    (statistics(running=2), False, "full"),
-    (statistics(running=1, draining=1), False, "full"),
-    (statistics(running=3), False, "full"),
-    (statistics(running=9, cap=0), False, "ok"),
-    (statistics(cap=0), False, "idle"),
-    (statistics(), True, "down"),
-    (statistics(running=2), True, "down"),
-    (statistics(mode=Mode.PAUSED), True, "paused"),
-    (statistics(running=2, mode=Mode.HELD), False, "held"),
-    (statistics(mode=Mode.CLOSED), False, "closed"),
+    (statistics(), ONE, "idle"),
+    (statistics(running=1), ONE, "ok"),
+    (statistics(draining=1), ONE, "ok"),
+    (statistics(running=2), ONE, "full"),
+    (statistics(running=1, draining=1), ONE, "full"),
+    (statistics(running=3), ONE, "full"),
+    (statistics(running=9, cap=0), ONE, "ok"),
+    (statistics(cap=0), ONE, "idle"),
+    (statistics(running=2), servers(GONE), "down"),
+    (statistics(mode=Mode.PAUSED), servers(GONE), "paused"),
+    (statistics(running=2, mode=Mode.HELD), servers(GONE), "down"),
+    (statistics(mode=Mode.CLOSED), ONE, "closed"),
+    (statistics(running=1), servers(GONE, GONE), "down"),
+    (statistics(), servers(GONE, EndpointStatistics(1)), "idle"),
+    (statistics(running=1, cap=0), servers(GONE, EndpointStatistics(1, in_flight=1)), "full"),
+    (statistics(running=2, cap=0), servers(EndpointStatistics(1), EndpointStatistics(2, in_flight=2)), "ok"),
+    (statistics(running=3, cap=0), servers(*[EndpointStatistics(1, in_flight=2)] * 2), "full"),
+    (statistics(running=3, cap=0), servers(EndpointStatistics(0, in_flight=3)), "ok"),
 ]
 
 
-@pytest.mark.parametrize(("gate", "down", "state"), STATES)
-def test_the_state_of_an_upstream(gate: GateStatistics, down: bool, state: str) -> None:
-    assert upstream_state(gate, down=down) == state
+@pytest.mark.parametrize(("gate", "endpoints", "state"), STATES)
+def test_the_state_of_an_upstream(gate: GateStatistics, endpoints: dict[str, EndpointStatistics], state: str) -> None:
+    assert upstream_state(gate, endpoints) == state
 
 
 def test_every_state_is_reached() -> None:
-    assert {state for _, _, state in STATES} == set(UPSTREAM_STATES)
+    assert {state for *_, state in STATES} == set(UPSTREAM_STATES)
+
+
+SILENT = EndpointStatistics(2, up=False)
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "detail"),
+    [
+        (ONE, ""),
+        (servers(GONE), "it takes no connection"),
+        (servers(SILENT), ""),
+        (servers(EndpointStatistics(), EndpointStatistics()), ""),
+        (servers(EndpointStatistics(), GONE), "http://gpu2:8000 is down: it takes no connection"),
+        (servers(SILENT, GONE), "http://gpu1:8000 is down; http://gpu2:8000 is down: it takes no connection"),
+    ],
+)
+def test_what_is_said_of_endpoints_that_are_down(endpoints: dict[str, EndpointStatistics], detail: str) -> None:
+    assert view_upstream("u", "http://u", statistics(), endpoints, Figures(), None, 0.0).detail == detail
+
+
+def test_several_endpoints_and_alarms_as_the_admin_api_shows_them() -> None:
+    counter = Counter(0, endpoints={"http://gpu1:8000": 1, "http://gpu2:8000": 2})
+    counter.enter("a")
+    counter.enter("b")
+    counter.gate.set_endpoint("http://gpu2:8000", counter.now, up=False, reason="it takes no connection")
+    counter.gate.raise_alarm("mismatch", "mismatch: the server has 1 slot", counter.now)
+    counter.gate.raise_alarm("draining", "draining: the server is still busy", counter.now)
+    counter.pump()
+    view = counter.upstream(UPSTREAM)
+    assert view.endpoints == [
+        EndpointView(name="http://gpu1:8000", up=True, in_flight=1, max_concurrent=1),
+        EndpointView(name="http://gpu2:8000", up=False, in_flight=1, max_concurrent=2, reason="it takes no connection"),
+    ]
+    assert view.alarms == ["mismatch: the server has 1 slot", "draining: the server is still busy"]
+    assert view.remarks == (
+        "http://gpu2:8000 is down: it takes no connection; mismatch: the server has 1 slot; "
+        "draining: the server is still busy"
+    )
+    record = counter.ledger.record("b")
+    assert record is not None
+    assert view_request(record, counter.now, WALL).endpoint == "http://gpu2:8000"
+
+
+def test_a_single_endpoint_is_not_told_apart_from_its_upstream() -> None:
+    counter = Counter()
+    counter.enter("a")
+    record = counter.ledger.record("a")
+    assert record is not None
+    assert view_request(record, counter.now, WALL).endpoint == ""
+    assert counter.upstream(UPSTREAM).endpoints == []
+    assert counter.upstream(UPSTREAM).remarks == ""
 
 
 def test_an_upstream_as_the_admin_api_shows_it() -> None:
@@ -267,25 +348,15 @@ def test_an_upstream_as_the_admin_api_shows_it() -> None:
     assert (view.ttft_ms, view.p50_run_ms, view.served) == (1500, 5000, 1)
     counter.leave(second, "upstream_down")
     view = counter.upstream(UPSTREAM)
-    assert (view.state, view.failed, view.detail) == ("down", 1, "it takes no connection")
+    assert (view.state, view.failed, view.detail) == ("full", 1, "")
+    counter.gate.set_endpoint(UPSTREAM, counter.now, up=False, reason="it takes no connection")
+    view = counter.upstream(UPSTREAM)
+    assert (view.state, view.detail) == ("down", "it takes no connection")
     assert view.p50_run_ms == 5000, "only those that completed count"
 
 
-@pytest.mark.parametrize("answered", ["completed", "upstream_error", "client_gone"])
-@pytest.mark.parametrize("how", ["leave", "drain"])
-def test_an_upstream_that_was_reached_again_is_not_down(answered: str, how: str) -> None:
-    counter = Counter()
-    counter.leave(counter.enter("a"), "upstream_down")
-    assert counter.upstream(UPSTREAM).state == "down"
-    ticket = counter.enter("b")
-    assert counter.upstream(UPSTREAM).state == "down", "not known yet"
-    getattr(counter, how)(ticket, answered)
-    assert counter.upstream(UPSTREAM).state == ("idle" if how == "leave" else "full")
-    assert counter.upstream(UPSTREAM).detail == ""
-
-
 def test_nothing_seen_is_no_figure() -> None:
-    view = view_upstream("u", "http://u", statistics(), Figures(), None, 0.0)
+    view = view_upstream("u", "http://u", statistics(), ONE, Figures(), None, 0.0)
     assert (view.p50_wait_ms, view.p95_wait_ms, view.ttft_ms, view.p50_run_ms) == (None, None, None, None)
     assert (view.oldest_arrived_ms, view.queue_timeout_ms, view.rate) == (None, None, 0.0)
     assert Figures().median_run() == 0.0
@@ -296,7 +367,7 @@ def test_percentiles_are_by_nearest_rank(millis: list[int]) -> None:
     """The smallest value that at least that share of all does not exceed."""
     figures = Figures()
     figures.waits.extend(value / 1000 for value in millis)
-    view = view_upstream("u", "http://u", statistics(), figures, None, 0.0)
+    view = view_upstream("u", "http://u", statistics(), ONE, figures, None, 0.0)
     for percent, told in ((50, view.p50_wait_ms), (95, view.p95_wait_ms)):
         assert told is not None
         reached = [value for value in millis if sum(other <= value for other in millis) * 100 >= percent * len(millis)]
