@@ -209,8 +209,10 @@ async def test_a_client_that_does_not_take_its_error_is_not_waited_for(
 
 
 @pytest.mark.parametrize("drain_timeout", [0, 300])
-async def test_with_nobody_there_it_stops_at_once(tmp_path: Path, log_lines: list[str], drain_timeout: float) -> None:
-    async with Running(loaded(tmp_path, drain_timeout=drain_timeout)) as running:
+async def test_with_nobody_there_it_stops_at_once(
+    tmp_path: Path, hands: Hands, log_lines: list[str], drain_timeout: float
+) -> None:
+    async with Running(loaded(tmp_path, hands.url, drain_timeout=drain_timeout)) as running:
         running.daemon.stop()
         await running.wait_over()
     told = [line.split()[0] for line in log_lines if line != "a closed (was open)"]

@@ -22,6 +22,7 @@ from llmgate.core.events import (
     Event,
     Expired,
     LimitsChanged,
+    Mode,
     ModeChanged,
     Moved,
     Queued,
@@ -72,6 +73,8 @@ class Journal:
                 return told
             case Queued() | Admitted(queued=True):
                 self._told_full.discard(event.upstream)
+            case ModeChanged(old=old, new=new):
+                return {old, new} == {Mode.OPEN, Mode.HELD}  # it follows from an endpoint, which is told
             case _:
                 pass
         return False

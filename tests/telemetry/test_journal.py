@@ -194,3 +194,15 @@ def test_nothing_is_written_above_the_level(lines: Any) -> None:
 )
 def test_what_is_wrong_and_that_it_is_right_again_are_warnings(lines: Any, event: Event, warns: bool) -> None:
     assert bool(lines(event, level=logging.WARNING)) is warns
+
+
+def test_a_hold_is_told_by_the_server_that_is_down_alone(lines: Any) -> None:
+    gate = Gate("a", Limits(1))
+    gate.set_endpoint("a", 1.0, up=False, reason="it takes no connection")
+    gate.set_endpoint("a", 2.0, up=True)
+    assert lines(*gate.take_events()) == [
+        "llmgate: a is down: it takes no connection",
+        "llmgate: a is up again",
+    ]
+    gate.set_paused(True, 3.0)
+    assert lines(*gate.take_events()) == ["llmgate: a paused (was open)"]
