@@ -97,10 +97,14 @@ class Lookout:
     async def _follow(self, name: str) -> None:
         watched = self._watched[name]
         while True:
-            if not watched.down.is_set():
-                await self._look_at_one_that_is_up(name, watched)
-            else:
-                await self._wait_for_one_that_is_down(name, watched)
+            try:
+                if not watched.down.is_set():
+                    await self._look_at_one_that_is_up(name, watched)
+                else:
+                    await self._wait_for_one_that_is_down(name, watched)
+            except Exception:
+                logger.exception("%s could not be looked after", name)
+                await asyncio.sleep(LAST_PAUSE_SECONDS)
 
     async def _look_at_one_that_is_up(self, name: str, watched: _Watched) -> None:
         if not self._in_flight(name, watched):
@@ -142,9 +146,6 @@ class Lookout:
             return NO_CONNECTION
         except GateError:
             return "it does not answer"
-        except Exception:
-            logger.exception("%s could not be asked for its health", name)
-            return ""
         if is_loading(status, body):
             return LOADING_MODEL
         return "it says that it is not available" if status in _AWAY else ""

@@ -13,6 +13,7 @@ Pure: it takes `now` (seconds, monotonic), it calls nobody, it keeps facts until
 """
 
 import enum
+import math
 from collections.abc import Iterator, Mapping
 
 from llmgate.core.caller import Caller
@@ -96,6 +97,8 @@ class Gate:
         """Admits nobody, whatever is free: it is paused, or no server is there."""
         self._stuck_since: float | None = None
         """Since when somebody waits and no slot fell free; None: nobody waits for a slot."""
+        self._stall_due = math.inf
+        """When that is alarming: kept beside it, since every call looks at it."""
         self._mode = Mode.OPEN
         self._tickets = 0
         self._first_order = 0
@@ -121,7 +124,8 @@ class Gate:
         endpoint = self._endpoints.take(caller.session) if not self._line and self._may_admit() else None
         if endpoint is None:
             self._queue(ticket, now, max_wait)
-            self._watch_for_a_stall(now)
+            if self._stuck_since is None:
+                self._watch_for_a_stall(now)
         else:
             self._admit(ticket, endpoint, now, queued=False)
         return ticket
@@ -187,6 +191,7 @@ class Gate:
         if limits != self._limits:
             old, self._limits = self._limits, limits
             self._note(LimitsChanged(self._next(), now, self.upstream, old, limits))
+            self._set_stall_due()
         self._settle(now)
 
     def set_paused(self, paused: bool, now: float) -> None:
@@ -250,10 +255,10 @@ class Gate:
 
     def next_deadline(self) -> float | None:
         """When `handle_timer` must be called next; None = not until something else happens."""
-        due, stall = self._timers.next(), self._stall_due()
-        if due is None or stall is None:
-            return stall if due is None else due
-        return min(due, stall)
+        due, stall = self._timers.next(), self._stall_due
+        if due is not None and due <= stall:
+            return due
+        return stall if stall < math.inf else None
 
     def take_events(self) -> list[Event]:
         """What happened since the last call, in order."""
@@ -313,7 +318,8 @@ class Gate:
     def _settle(self, now: float) -> None:
         while self._line:
             if not (self._may_admit() and self._admit_head(now)):
-                self._watch_for_a_stall(now)
+                if self._stuck_since is None:
+                    self._watch_for_a_stall(now)
                 return
         if self._stuck_since is not None:
             self._end_stall(now)
@@ -374,9 +380,8 @@ class Gate:
         ticket.state = State.GONE
         self._in_flight -= 1
         self._endpoints.give_back(ticket.endpoint)
-        self._stuck_since = None
-        if self._tally.alarms:
-            self._clear_alarm("stalled", now)
+        if self._stuck_since is not None:
+            self._end_stall(now)
         self._note(Released(*self._about(ticket, now), outcome, self._ran(ticket, now)))
 
     def _stand_by_order(self, ticket: Ticket) -> None:
@@ -426,25 +431,27 @@ class Gate:
     # ---- the alarm of a queue that does not move
 
     def _watch_for_a_stall(self, now: float) -> None:
-        """Somebody waits. Arrivals do not begin it anew, only a slot that falls free does."""
-        if self._stuck_since is None and not self._stands:
+        """Somebody waits, and nobody did. Arrivals do not begin it anew, only a slot that falls free does."""
+        if not self._stands:
             self._stuck_since = now
+            self._set_stall_due()
 
-    def _stall_due(self) -> float | None:
-        after = self._limits.stall_alarm
-        if self._stuck_since is None or after is None or "stalled" in self._tally.alarms:
-            return None
-        return self._stuck_since + after
+    def _set_stall_due(self) -> None:
+        since, after = self._stuck_since, self._limits.stall_alarm
+        if since is None or after is None or "stalled" in self._tally.alarms:
+            self._stall_due = math.inf
+        else:
+            self._stall_due = since + after
 
-    def _raise_if_stalled(self, now: float) -> None:
-        stall = self._stall_due()
-        if stall is not None and stall <= now:
-            text = "stalled: requests wait, and no slot fell free for as long as stall_alarm says"
-            self._note(AlarmRaised(self._next(), now, self.upstream, "stalled", text))
+    def _raise_stalled(self, now: float) -> None:
+        text = "stalled: requests wait, and no slot fell free for as long as stall_alarm says"
+        self._note(AlarmRaised(self._next(), now, self.upstream, "stalled", text))
+        self._stall_due = math.inf
 
     def _end_stall(self, now: float) -> None:
-        self._stuck_since = None
-        self._clear_alarm("stalled", now)
+        self._stuck_since, self._stall_due = None, math.inf
+        if self._tally.alarms:
+            self._clear_alarm("stalled", now)
 
     def _clear_alarm(self, alarm: Alarm, now: float) -> None:
         if alarm in self._tally.alarms:
@@ -455,8 +462,8 @@ class Gate:
     def _handle_due(self, now: float) -> None:
         if self._timers.soonest <= now:
             self._end_due(now)
-        if self._stuck_since is not None:
-            self._raise_if_stalled(now)
+        if self._stall_due <= now:
+            self._raise_stalled(now)
 
     def _end_due(self, now: float) -> None:
         while (ticket := self._timers.take_due(now)) is not None:

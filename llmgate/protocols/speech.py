@@ -69,6 +69,8 @@ def is_no_such_path(status: int, body: bytes) -> bool:
 def is_loading(status: int, body: bytes) -> bool:
     """Whether the server says that it did not begin the request, since its model is still being loaded.
 
-    llama-server: 503 "Loading model"; proxies in front of servers that start answer 502 or 503 in like words.
+    llama-server: 503 "Loading model"; proxies in front of servers that start answer 502 or 503 in like words. A page
+    for a browser tells nothing: its images may be "loading" too.
     """
-    return status in LOADING and b"loading" in body.lower()
+    said = body.lower()
+    return status in LOADING and b"loading" in said and b"model" in said and b"<" not in said

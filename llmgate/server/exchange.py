@@ -369,8 +369,8 @@ class Exchange:
             if not self._requeued:
                 place.leave(error.outcome)
         elif done in (Done.CUT, Done.LOST):
-            lost = done is Done.LOST
-            self._services.drain(place, self._outcome_of(done, error), self._release_timeout, lost=lost)
+            outcome, lost, had_head = self._outcome_of(done, error), done is Done.LOST, self._answer_status > 0
+            self._services.drain(place, outcome, self._release_timeout, lost=lost, had_head=had_head)
         else:
             place.leave(self._outcome_of(done, error))
 

@@ -294,7 +294,8 @@ class Passage:
             error=error,
         )
         if done in (Done.CUT, Done.LOST):
-            self._services.drain(place, outcome, self._release_timeout, lost=done is Done.LOST)
+            lost, had_head = done is Done.LOST, self._answer_status > 0
+            self._services.drain(place, outcome, self._release_timeout, lost=lost, had_head=had_head)
         else:
             place.leave(outcome)
 

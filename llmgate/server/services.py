@@ -72,10 +72,12 @@ class Services:
         self.running = Running()
         self.draining = False
 
-    def drain(self, place: Place, outcome: Outcome, release_timeout: float, *, lost: bool = False) -> None:
+    def drain(
+        self, place: Place, outcome: Outcome, release_timeout: float, *, lost: bool = False, had_head: bool = True
+    ) -> None:
         """The request is over, its server may not be: its slot comes back when the server says so, or after that time
         (seconds) where it says nothing. `lost`: the server broke it off, perhaps since it is dying: then nobody may be
-        sent there before that is clear."""
+        sent there before that is clear. `had_head`: the server had begun to answer."""
         watch = self.slot_watches.get(place.endpoint)
         if watch is None:
             if lost:
@@ -84,7 +86,7 @@ class Services:
                 place.drain(outcome, release_timeout)
         elif watch.is_source:
             place.drain(outcome, None)
-            watch.follow(lambda: place.leave(outcome), release_timeout)
+            watch.follow(lambda: place.leave(outcome), release_timeout, had_head=had_head)
         else:
             place.drain(outcome, release_timeout)
             if lost:

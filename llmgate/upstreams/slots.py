@@ -15,7 +15,6 @@ Invariants:
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import Callable
 
 import msgspec
@@ -31,6 +30,9 @@ FIRST_SECONDS = 0.02
 LAST_SECONDS = 0.25
 HIDDEN_WAIT_SECONDS = 1.0
 """A llama-server with a free slot sends the head of its answer within 0.1 s (llmgate's own measurement)."""
+
+UNSEEN_SECONDS = 0.25
+"""A request without a head may still be in the server's tokenizer for so long, where /slots does not show it."""
 
 _NO_SUCH_PATH = (403, 404, 405, 501)
 _LIMIT = 16 * 1024 * 1024
@@ -50,6 +52,8 @@ class _NotToldError(Exception):
 
 class _Drained(msgspec.Struct):
     release: Callable[[], None]
+    seen_at: float
+    """From here on the server's count tells of it."""
     alarm_at: float
 
 
@@ -71,7 +75,7 @@ class SlotWatch:
         self._on_overdue = on_overdue
         self._on_hidden_wait = on_hidden_wait
         self._clock = clock
-        self._draining: deque[_Drained] = deque()
+        self._draining: list[_Drained] = []
         self._lost: list[Callable[[], None]] = []
         self._news = asyncio.Event()
         self._refused = False
@@ -86,9 +90,11 @@ class SlotWatch:
         """The server was away: it may tell now what it did not tell before."""
         self._refused = False
 
-    def follow(self, release: Callable[[], None], seconds: float) -> None:
-        """One drains: `release` is called when the server is free of it; after `seconds` that is alarming."""
-        self._draining.append(_Drained(release, self._clock() + seconds))
+    def follow(self, release: Callable[[], None], seconds: float, *, had_head: bool = True) -> None:
+        """One drains: `release` is called when the server is free of it; after `seconds` that is alarming. `had_head`:
+        the server had begun to answer it."""
+        now = self._clock()
+        self._draining.append(_Drained(release, now if had_head else now + UNSEEN_SECONDS, now + seconds))
         self._news.set()
 
     def knock(self, release: Callable[[], None]) -> None:
@@ -106,10 +112,13 @@ class SlotWatch:
                 await asyncio.sleep(LAST_SECONDS)
 
     async def _look(self) -> None:
-        if self._lost:
+        pause = FIRST_SECONDS
+        while self._lost or self._draining:
+            await asyncio.sleep(pause)
             await self._release_lost()
-        if self._draining:
-            await self._release_all()
+            await self._release_drained()
+            await self._look_for_a_hidden_wait()
+            pause = min(pause * 1.5, LAST_SECONDS)
         await self._look_for_a_hidden_wait()
         self._news.clear()
         if not (self._draining or self._lost):
@@ -120,8 +129,9 @@ class SlotWatch:
                 pass
 
     async def _release_lost(self) -> None:
-        await asyncio.sleep(FIRST_SECONDS)
         lost, self._lost = self._lost, []
+        if not lost:
+            return
         try:
             await self._upstream.ask(b"/health", timeouts=_TIMEOUTS, limit=_LIMIT)
         except UpstreamDown:
@@ -132,17 +142,14 @@ class SlotWatch:
             for release in lost:
                 release()
 
-    async def _release_all(self) -> None:
-        pause = FIRST_SECONDS
-        while self._draining:
-            await asyncio.sleep(pause)
-            self._release(await self._count_freed())
-            self._note_overdue(any(drained.alarm_at <= self._clock() for drained in self._draining))
-            pause = min(pause * 1.5, LAST_SECONDS)
-
-    def _release(self, count: int) -> None:
-        for _ in range(count):
-            self._draining.popleft().release()
+    async def _release_drained(self) -> None:
+        """Those that the server has certainly left; which of several that are alike is no matter."""
+        now = self._clock()
+        told = [drained for drained in self._draining if drained.seen_at <= now]
+        for drained in told[: await self._count_freed() if told else 0]:
+            self._draining.remove(drained)
+            drained.release()
+        self._note_overdue(any(drained.alarm_at <= self._clock() for drained in self._draining))
 
     async def _count_freed(self) -> int:
         draining, before = len(self._draining), self._upstream.traffic.with_head()

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from llmgate.admission.local import Desk, LocalAdmission, LocalPlace
 from llmgate.core.caller import Caller
@@ -17,11 +17,18 @@ UPSTREAM = "reasoning"
 class Hall:
     """`story` has what everybody noticed, in the order in which they noticed it."""
 
-    def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        endpoints: Mapping[str, int] | None = None,
+        holds: bool = True,
+    ) -> None:
         self.events: list[Event] = []
         self.story: list[str] = []
         self.heard: dict[str, list[int]] = {}
-        self.admission = LocalAdmission([Gate(UPSTREAM, limits)], self.events.append, clock)
+        self.admission = LocalAdmission([Gate(UPSTREAM, limits, endpoints, holds=holds)], self.events.append, clock)
         self.desk: Desk = self.admission._desks[UPSTREAM]
 
     @property

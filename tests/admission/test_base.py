@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from llmgate.admission.base import Admission, Place
+from llmgate.admission.base import NO_CONNECTION, Admission, Place
 from llmgate.admission.local import LocalAdmission
 from llmgate.core.caller import Caller
 from llmgate.core.events import Event, Limits
@@ -16,8 +16,10 @@ Open = Callable[..., Admission]
 LIVENESS_SECONDS = 10.0
 
 
-def open_local(limits: Mapping[str, Limits], listener: Callable[[Event], None]) -> Admission:
-    return LocalAdmission([Gate(name, limit) for name, limit in limits.items()], listener)
+def open_local(
+    limits: Mapping[str, Limits], listener: Callable[[Event], None], endpoints: Mapping[str, int] | None, *, holds: bool
+) -> Admission:
+    return LocalAdmission([Gate(name, limit, endpoints, holds=holds) for name, limit in limits.items()], listener)
 
 
 ADMISSIONS = [pytest.param(open_local, id="local")]
@@ -27,9 +29,16 @@ ADMISSIONS = [pytest.param(open_local, id="local")]
 def admission(request: pytest.FixtureRequest, events: list[Event]) -> Open:
     """Makes an admission of the upstream "u" (and, as it is told, of others)."""
 
-    def make(max_concurrent: int = 1, *, others: tuple[str, ...] = (), **limits: object) -> Admission:
+    def make(
+        max_concurrent: int = 1,
+        *,
+        others: tuple[str, ...] = (),
+        endpoints: Mapping[str, int] | None = None,
+        holds: bool = True,
+        **limits: object,
+    ) -> Admission:
         wanted = Limits(max_concurrent, **limits)  # type: ignore[arg-type]
-        return request.param(dict.fromkeys(("u", *others), wanted), events.append)
+        return request.param(dict.fromkeys(("u", *others), wanted), events.append, endpoints, holds=holds)
 
     return make
 
@@ -282,3 +291,129 @@ async def test_drain_takes_one_who_waits_out_of_the_line(admission: Open, events
     first.leave("completed")
     assert await has_slot(third), "one that never ran holds no slot"
     assert outcomes(events, "b") == ["abandoned"]
+
+
+# ---- the server is down
+
+TWO_SERVERS = {"one": 1, "two": 1}
+
+
+def standing(place: Place) -> tuple[int, int, str] | None:
+    """Position, depth and state."""
+    position = place.position()
+    return position and (position.position, position.depth, position.state)
+
+
+async def test_a_slot_is_at_a_server(admission: Open) -> None:
+    assert (await take(admission(), "a")).endpoint == "u"
+    hall = admission(2, endpoints=TWO_SERVERS)
+    assert [(await take(hall, name)).endpoint for name in "ab"] == ["one", "two"]
+
+
+async def test_requeued_it_waits_in_front_for_the_server(admission: Open, events: list[Event]) -> None:
+    hall = admission(2)
+    first, second, third = await take(hall, "a"), await take(hall, "b"), await take(hall, "c")
+    assert not first.had_slot
+    assert first.requeue(NO_CONNECTION)
+    assert (first.had_slot, second.had_slot, third.had_slot) == (True, False, False)
+    assert standing(first) == (1, 2, "upstream_down")
+    assert standing(third) == (2, 2, "upstream_down")
+    assert not await has_slot(first)
+    assert not await has_slot(third), "a slot is free, but no server is there"
+    second.note_up()
+    assert await has_slot(first)
+    assert standing(third) == (1, 1, "")
+    second.leave("completed")
+    assert await has_slot(third)
+    assert outcomes(events, "a") == []
+
+
+async def test_requeued_all_have_their_old_order(admission: Open) -> None:
+    hall = admission(3)
+    running = [await take(hall, name) for name in "abc"]
+    waiting = await take(hall, "d")
+    for place in (running[1], running[2], running[0]):
+        assert place.requeue(NO_CONNECTION)
+    assert [standing(place) for place in (*running, waiting)] == [(n, 4, "upstream_down") for n in (1, 2, 3, 4)]
+
+
+async def test_requeued_it_goes_to_another_server_at_once(admission: Open) -> None:
+    hall = admission(2, endpoints=TWO_SERVERS)
+    place = await take(hall, "a")
+    assert place.endpoint == "one"
+    assert place.requeue(NO_CONNECTION)
+    assert (place.endpoint, place.position(), place.had_slot) == ("two", None, True)
+    assert [position async for position in place.positions()] == []
+    second = await take(hall, "b")
+    assert standing(second) == (1, 1, ""), "one server is down, the other one is busy"
+    place.leave("completed")
+    assert await has_slot(second)
+    assert second.endpoint == "two"
+
+
+async def test_where_nobody_waits_for_a_server_it_keeps_its_slot(admission: Open, events: list[Event]) -> None:
+    hall = admission(holds=False)
+    first, second = await take(hall, "a"), await take(hall, "b")
+    assert not first.requeue(NO_CONNECTION)
+    assert (first.position(), first.had_slot) == (None, False)
+    assert not await has_slot(second)
+    first.leave("upstream_down")
+    assert await has_slot(second), "everybody tries for itself"
+    assert outcomes(events, "a") == ["upstream_down"]
+
+
+async def test_where_nobody_waits_it_still_goes_to_another_server(admission: Open) -> None:
+    hall = admission(2, endpoints=TWO_SERVERS, holds=False)
+    place = await take(hall, "a")
+    assert place.requeue(NO_CONNECTION)
+    assert place.endpoint == "two"
+    assert not place.requeue(NO_CONNECTION), "now both are down"
+
+
+async def test_who_enters_while_the_server_is_down_waits_for_it(admission: Open) -> None:
+    hall = admission(3)
+    first, second = await take(hall, "a"), await take(hall, "b")
+    first.requeue(NO_CONNECTION)
+    late = await take(hall, "c")
+    assert (late.queued, standing(late)) == (True, (2, 2, "upstream_down"))
+    second.note_up()
+    assert await has_slot(late)
+    assert not late.had_slot
+
+
+async def test_that_an_up_server_is_up_is_nothing_new(admission: Open, events: list[Event]) -> None:
+    place = await take(admission(), "a")
+    told = len(events)
+    place.note_up()
+    assert len(events) == told
+
+
+async def test_handed_over_and_requeued_it_is_the_blocks_again(admission: Open, events: list[Event]) -> None:
+    hall = admission()
+    async with hall.enter("u", Caller(id="a")) as place:
+        place.hand_over()
+        assert place.requeue(NO_CONNECTION)
+    assert outcomes(events, "a") == ["abandoned"], "nothing of it ran"
+    assert standing(await take(hall, "b")) == (1, 1, "upstream_down")
+
+
+async def test_requeued_it_still_has_its_time(admission: Open, events: list[Event]) -> None:
+    hall = admission(queue_timeout=0.02)
+    place = await take(hall, "a")
+    assert place.requeue(NO_CONNECTION)
+    async with asyncio.timeout(LIVENESS_SECONDS):
+        with pytest.raises(QueueTimeout):
+            await place.wait_admitted()
+    assert outcomes(events, "a") == ["queue_timeout"]
+
+
+async def test_requeued_it_waits_since_it_came(admission: Open) -> None:
+    hall = admission(2)
+    place, other = await take(hall, "a"), await take(hall, "b")
+    await asyncio.sleep(0.01)
+    assert place.waited < 0.005
+    place.requeue(NO_CONNECTION)
+    assert place.waited >= 0.009
+    await asyncio.sleep(0.01)
+    other.note_up()
+    assert place.waited >= 0.019

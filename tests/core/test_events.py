@@ -7,8 +7,11 @@ from llmgate.core.caller import Caller
 from llmgate.core.events import (
     Abandoned,
     Admitted,
+    AlarmCleared,
+    AlarmRaised,
     Dismissed,
     Drained,
+    EndpointChanged,
     Event,
     Expired,
     Limits,
@@ -75,6 +78,21 @@ def test_limits_and_mode_are_the_latest():
     limits = Limits(max_concurrent=4)
     tally = fold(LimitsChanged(1, 0.0, "u", Limits(), limits), ModeChanged(2, 0.0, "u", Mode.OPEN, Mode.PAUSED))
     assert (tally.statistics().limits, tally.statistics().mode) == (limits, Mode.PAUSED)
+
+
+def test_alarms_last_until_they_are_cleared():
+    stalled, drains = AlarmRaised(1, 0.0, "u", "stalled", "s"), AlarmRaised(2, 0.0, "u", "draining", "one")
+    tally = fold(stalled, drains)
+    before = tally.statistics()
+    tally.apply(AlarmRaised(3, 0.0, "u", "draining", "two"))
+    tally.apply(AlarmCleared(4, 0.0, "u", "stalled"))
+    assert before.alarms == {"stalled": "s", "draining": "one"}
+    assert tally.statistics().alarms == tally.alarms == {"draining": "two"}
+
+
+def test_what_is_about_an_endpoint_is_in_no_count():
+    changed = EndpointChanged(1, 0.0, "u", "one", False, 2, True, 2, "gone")
+    assert fold(changed).statistics() == fold().statistics()
 
 
 def test_statistics_are_a_moment_that_stays():

@@ -1,4 +1,7 @@
-"""The rules of the gate, one by one, in a few lines each. Any mixture of them: test_gate_machine.py."""
+"""The rules of the gate, one by one, in a few lines each; those of several endpoints and of alarms are in gate/.
+
+Any mixture of them: test_gate_machine.py.
+"""
 
 import pytest
 
@@ -50,7 +53,7 @@ def test_a_freed_slot_goes_to_the_head_in_the_call_that_frees_it(bench):
     b.leave(a)
     released, admitted = b.events()
     assert released == Released(3, 5.73, "reasoning", 1, Caller(id="a"), "completed", 5.73)
-    assert admitted == Admitted(4, 5.73, "reasoning", 2, Caller(id="b"), queued=True, waited=5.73)
+    assert admitted == Admitted(4, 5.73, "reasoning", 2, Caller(id="b"), queued=True, waited=5.73, endpoint="reasoning")
 
 
 def test_max_concurrent_0_admits_everybody(bench):
@@ -233,7 +236,7 @@ def test_a_slot_that_is_due_goes_to_the_head_not_to_the_newcomer(bench):
 def test_requeued_it_stands_before_all_who_came_later(bench):
     b = bench(max_concurrent=2)
     a, second, *_ = b.enter("a", "b", "c", "d")
-    b.gate.set_held(True, 0.0)
+    b.set_down()
     b.gate.requeue(second, 0.0)
     assert b.line == "bcd"
     b.gate.requeue(a, 0.0)
@@ -244,7 +247,7 @@ def test_requeued_it_stands_before_all_who_came_later(bench):
 def test_two_requeued_ones_keep_their_order(bench):
     b = bench(max_concurrent=2)
     a, second, _ = b.enter("a", "b", "c")
-    b.gate.set_held(True, 0.0)
+    b.set_down()
     b.gate.requeue(a, 0.0)
     b.gate.requeue(second, 0.0)
     assert b.line == "abc"
@@ -254,7 +257,7 @@ def test_requeued_it_stands_behind_one_whom_an_operator_put_in_front(bench):
     b = bench()
     a, _, third = b.enter("a", "b", "c")
     b.gate.move_to_front(third, 0.0)
-    b.gate.set_held(True, 0.0)
+    b.set_down()
     b.gate.requeue(a, 0.0)
     assert b.line == "cab"
 
@@ -271,7 +274,8 @@ def test_requeued_it_keeps_its_deadline(bench):
     b = bench(queue_timeout=10.0)
     a, waited = b.enter("a", "b")
     b.leave(a)
-    b.gate.set_held(True, 4.0)
+    b.now = 4.0
+    b.set_down()
     b.gate.requeue(waited, 4.0)
     assert b.gate.next_deadline() == 10.0
 
@@ -280,7 +284,8 @@ def test_requeued_one_that_never_waited_may_wait_no_longer_than_others(bench):
     b = bench(queue_timeout=10.0)
     (a,) = b.enter("a")
     assert b.gate.next_deadline() is None
-    b.gate.set_held(True, 4.0)
+    b.now = 4.0
+    b.set_down()
     b.gate.requeue(a, 4.0)
     assert b.gate.next_deadline() == 10.0
 
@@ -372,15 +377,15 @@ def test_a_paused_gate_queues_and_admits_nobody(bench):
 
 def test_a_pause_outlives_a_hold_and_a_hold_a_pause(bench):
     b = bench()
-    b.gate.set_held(True, 0.0)
+    b.set_down()
     b.gate.set_paused(True, 0.0)
     (a,) = b.enter("a")
-    b.gate.set_held(False, 0.0)
+    b.set_down(up=True)
     assert (a.state, b.gate.mode) == (State.WAITING, Mode.PAUSED)
-    b.gate.set_held(True, 0.0)
+    b.set_down()
     b.gate.set_paused(False, 0.0)
     assert (a.state, b.gate.mode) == (State.WAITING, Mode.HELD)
-    b.gate.set_held(False, 0.0)
+    b.set_down(up=True)
     assert a.state is State.RUNNING
 
 
@@ -417,6 +422,33 @@ def test_a_mode_told_once_is_not_told_again(bench):
     b.gate.set_paused(True, 0.0)
     b.gate.set_paused(True, 1.0)
     assert b.events() == [ModeChanged(1, 0.0, "reasoning", Mode.OPEN, Mode.PAUSED)]
+
+
+def test_requeued_after_all_were_dismissed_it_is_sent_away_too(bench):
+    b = bench()
+    a, _ = b.enter("a", "b")
+    b.gate.close(0.0, dismiss=True)
+    b.events()
+    b.gate.requeue(a, 1.0)
+    assert (a.state, b.story()) == (State.GONE, ["Requeued a", "Dismissed a"])
+    assert b.gate.statistics().outcomes == {"refused": 2}
+
+
+def test_requeued_while_who_waits_is_served_it_is_served(bench):
+    b = bench()
+    a, _ = b.enter("a", "b")
+    b.gate.close(0.0, dismiss=False)
+    b.gate.requeue(a, 1.0)
+    assert (a.state, b.line) == (State.RUNNING, "b")
+
+
+def test_closed_again_to_serve_them_does_not_call_back_a_dismissal(bench):
+    b = bench()
+    (a,) = b.enter("a")
+    b.gate.close(0.0, dismiss=True)
+    b.gate.close(0.0, dismiss=False)
+    b.gate.requeue(a, 1.0)
+    assert a.state is State.GONE
 
 
 # ---- looking

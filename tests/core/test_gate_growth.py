@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from llmgate.core import gate as gate_module
+from llmgate.core import timers as timers_module
 from llmgate.core.caller import Caller
 from llmgate.core.events import Limits
 from llmgate.core.gate import Gate, Ticket
@@ -73,7 +73,7 @@ class CountedHeap:
 def test_timers_cost_the_logarithm_of_those_who_wait(monkeypatch, waiting, leaver):
     gate, tickets = crowded(waiting)
     heap = CountedHeap()
-    monkeypatch.setattr(gate_module, "heapq", heap.module())
+    monkeypatch.setattr(timers_module, "heapq", heap.module())
     dice = random.Random(waiting)
     running = tickets[0]
     for turn in range(ROUNDS):

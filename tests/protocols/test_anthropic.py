@@ -62,6 +62,15 @@ def test_queue_frame_exactly() -> None:
     )
 
 
+def test_queue_frame_of_an_upstream_that_is_down() -> None:
+    down = Position(position=1, depth=2, waited_ms=7, state="upstream_down")
+    assert SURFACE.queue_frame(down, opening()) == (
+        b'event: queue\ndata: {"type":"ping","position":1,"depth":2,"waited_ms":7,"state":"upstream_down"}\n\n'
+    )
+    with_eta = Position(position=1, depth=2, waited_ms=7, eta_ms=9, state="upstream_down")
+    assert b'"eta_ms":9,"state":"upstream_down"}' in SURFACE.queue_frame(with_eta, opening())
+
+
 def test_comments_where_they_are_wished_for() -> None:
     assert SURFACE.queue_frame(Position(position=2, depth=3, waited_ms=0), opening("comments")) == b": queue 2/3\n\n"
 

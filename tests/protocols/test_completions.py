@@ -37,6 +37,13 @@ def test_a_chunk_is_one_of_this_surface() -> None:
     assert json.loads(SURFACE.heartbeat(None, opening("chunks"))[6:]) == whole
 
 
+def test_a_chunk_tells_the_state_of_the_upstream() -> None:
+    down = Position(position=2, depth=3, waited_ms=1200, state="upstream_down")
+    told = b'"queue":{"position":2,"depth":3,"state":"upstream_down"}}\n\n'
+    assert SURFACE.queue_frame(down, opening("chunks")).endswith(told)
+    assert SURFACE.heartbeat(down, opening("chunks")).endswith(told)
+
+
 def test_errors_are_those_of_chat() -> None:
     error, chat = errors.QueueTimeout("llmgate: waited too long (QUEUE_TIMEOUT)"), ChatSurface()
     assert SURFACE.error_body(error, "req_1") == chat.error_body(error, "req_1")

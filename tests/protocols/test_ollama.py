@@ -30,6 +30,11 @@ def test_a_position_is_an_empty_part_of_the_route() -> None:
     )
 
 
+def test_the_state_of_the_upstream_stands_beside_the_position() -> None:
+    down = Position(position=2, depth=3, waited_ms=1200, state="upstream_down")
+    assert CHAT.queue_frame(down, opening()).endswith(b'"queue":{"position":2,"depth":3,"state":"upstream_down"}}\n')
+
+
 @EVERY
 def test_a_sign_of_life_is_one_blank(surface: OllamaSurface) -> None:
     assert surface.heartbeat(POSITION, opening()) == surface.heartbeat(None, opening()) == b" "

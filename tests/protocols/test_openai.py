@@ -73,6 +73,13 @@ def test_waiting_is_told_by_a_chunk_where_the_settings_say_so() -> None:
     assert SURFACE.heartbeat(None, opening("chunks")) == b"data: " + as_bytes(whole) + b"\n\n"
 
 
+def test_a_chunk_tells_the_state_of_the_upstream() -> None:
+    down = Position(position=2, depth=3, waited_ms=1200, state="upstream_down")
+    told = b'"queue":{"position":2,"depth":3,"state":"upstream_down"}}\n\n'
+    assert SURFACE.queue_frame(down, opening("chunks")).endswith(told)
+    assert SURFACE.heartbeat(down, opening("chunks")).endswith(told)
+
+
 def test_every_error_is_in_the_table() -> None:
     known = {kind.__name__ for kind in kinds() if kind.__module__ == "llmgate.errors"}
     assert known == set(TYPES)

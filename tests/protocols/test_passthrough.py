@@ -1,5 +1,7 @@
 """What is passed on as it is: plain paths only; what may pass by those who wait; redirects that stay inside."""
 
+import re
+from pathlib import Path
 from urllib.parse import unquote_to_bytes, urlsplit
 
 import pytest
@@ -147,6 +149,12 @@ def test_a_post_that_only_asks_does_not_wait(path: bytes) -> None:
     assert is_gated("PUT", path)
     for other in (path + b"/", path + b"x", b"/x" + path, path.upper(), path.replace(b"/", b"//", 1)):
         assert is_gated("POST", other)
+
+
+def test_the_manual_lists_them() -> None:
+    page = (Path(__file__).parents[2] / "man" / "llmgate-queue.7").read_text()
+    listed = page.partition("go straight through")[2].partition(".El")[0]
+    assert {path.encode() for path in re.findall(r"^\.Pa (\S+)", listed, re.MULTILINE)} == READ_ONLY
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "QUERY", "post", "MKCOL"])

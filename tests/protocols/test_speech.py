@@ -1,8 +1,17 @@
-"""A kind says what is spoken, an answer says it better, and only some answers say that a path is unknown."""
+"""A kind says what is spoken, an answer says it better; only some say that a path is unknown, or a model not there."""
 
 import pytest
 
-from llmgate.protocols.speech import _SPOKEN, CHAT_PATH, MESSAGES_PATH, Speech, is_no_such_path
+from llmgate.protocols.speech import (
+    _SPOKEN,
+    CHAT_PATH,
+    LOADING,
+    MESSAGES_PATH,
+    NO_SUCH_PATH,
+    Speech,
+    is_loading,
+    is_no_such_path,
+)
 from llmgate.protocols.surfaces import SURFACES
 
 
@@ -62,3 +71,41 @@ def test_no_such_path(status: int, body: bytes) -> None:
 )
 def test_any_other_answer_is_about_something_else(status: int, body: bytes) -> None:
     assert not is_no_such_path(status, body)
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (503, b'{"error":{"message":"Loading model","type":"unavailable_error","code":503}}'),
+        (503, b"the model is LOADING, try again"),
+        (502, b"model is loading"),
+    ],
+)
+def test_loading(status: int, body: bytes) -> None:
+    assert is_loading(status, body)
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (503, b""),
+        (503, b'{"error":{"message":"Service Unavailable"}}'),
+        (502, b"Bad Gateway"),
+        (200, b"Loading model"),
+        (429, b"Loading model"),
+        (500, b"error while loading the model"),
+        (504, b"loading model"),
+        (502, b"<html><img loading=lazy>no model</html>"),
+        (503, b"an error while loading the page"),
+    ],
+)
+def test_any_other_answer_may_come_from_a_server_that_began(status: int, body: bytes) -> None:
+    """Asked again it would generate twice."""
+    assert not is_loading(status, body)
+
+
+def test_only_these_statuses_are_worth_a_look() -> None:
+    """Whoever looks for them first misses nothing."""
+    statuses = range(100, 600)
+    assert {status for status in statuses if is_loading(status, b"loading model")} == set(LOADING)
+    assert {status for status in statuses if is_no_such_path(status, b"")} == set(NO_SUCH_PATH)

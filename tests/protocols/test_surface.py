@@ -41,6 +41,21 @@ def test_positions_of_the_core_fit(surface: Surface, manner: Manner) -> None:
 
 
 @EVERY
+@pytest.mark.parametrize("manner", ["frames", "comments", "chunks"])
+def test_a_state_is_told_in_frames_and_changes_no_sign_of_life(surface: Surface, manner: Manner) -> None:
+    """Comments and blanks are for clients that do not read them."""
+    up = Position(position=1, depth=2, waited_ms=0)
+    down = Position(position=1, depth=2, waited_ms=0, state="upstream_down")
+    told, told_before = surface.queue_frame(down, opening(manner)), surface.queue_frame(up, opening(manner))
+    has_fields = told_before.strip()[:1] not in (b"", b":")
+    assert (b'"state":"upstream_down"' in told) == has_fields
+    assert (told == told_before) != has_fields
+    assert b"state" not in told_before
+    if not has_fields:
+        assert surface.heartbeat(down, opening(manner)) == surface.heartbeat(up, opening(manner))
+
+
+@EVERY
 def test_each_watch_is_new(surface: Surface) -> None:
     first, second = surface.watch(), surface.watch()
     first.feed(b"data: x\n\n")

@@ -8,21 +8,24 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from hands import START, STOP
-
 from llmgate.admission.local import LocalAdmission, LocalPlace, Positions
 from llmgate.core.routing import Routes
 from llmgate.errors import UpstreamFailed
 from llmgate.protocols.anthropic import MessagesSurface, MessagesWatch
+from llmgate.protocols.speech import Kind
+from llmgate.protocols.translate.way import Translated, TranslatedWatch
 from llmgate.protocols.way import Direct
 from llmgate.server import exchange, identity
 from llmgate.server.listener import Listener
 from llmgate.server.relay import Relay
 from llmgate.server.reply import Reply
+from llmgate.server.voice import Voice
 from llmgate.telemetry.ledger import Figures, Ledger
 from llmgate.upstreams.upstream import Upstream
 from llmgate.upstreams.wire import WireAnswer
+from tests.server.house import UPSTREAM
 from tests.server.stage import EVENT_STREAM, PLAIN, Call, Stage, Wire, settle
+from tests.server.states import NO_SUCH_MODEL, NO_SUCH_PATH
 
 HOOKS: list[tuple[Any, str]] = [
     (exchange, "read_body"),
@@ -30,6 +33,9 @@ HOOKS: list[tuple[Any, str]] = [
     (exchange, "peer_of"),
     (exchange, "returned_headers"),
     (exchange, "way_of"),
+    (exchange, "may_be_learnt"),
+    (exchange, "is_no_such_path"),
+    (exchange, "is_loading"),
     (identity, "client_of"),
     (identity, "session_of"),
     (Routes, "find"),
@@ -41,14 +47,21 @@ HOOKS: list[tuple[Any, str]] = [
     (LocalPlace, "wait_admitted"),
     (LocalPlace, "wait_for_news"),
     (LocalPlace, "hand_over"),
+    (LocalPlace, "note_up"),
     (Positions, "__anext__"),
     (Direct, "headers"),
+    (Translated, "headers"),
+    (Translated, "is_stream"),
+    (Translated, "watch"),
+    (Translated, "whole"),
+    (Translated, "as_stream"),
     (Upstream, "call"),
     (WireAnswer, "wait_head"),
     (WireAnswer, "start"),
     (WireAnswer, "read"),
     (Ledger, "record"),
     (Figures, "median_run"),
+    (Voice, "tell_wait"),
     (Reply, "start"),
     (Reply, "answer"),
     (Reply, "wait_sent"),
@@ -63,13 +76,25 @@ HOOKS: list[tuple[Any, str]] = [
     (MessagesSurface, "watch"),
     (MessagesWatch, "feed"),
     (MessagesWatch, "finish"),
+    (TranslatedWatch, "feed"),
+    (TranslatedWatch, "finish"),
 ]
 
-LATE = {"wait_admitted", "wait_for_news", "__anext__", "wait_sent", "wait_over", "read", "wait_head", "read_body"}
+LATE = {
+    "wait_admitted",
+    "wait_for_news",
+    "__anext__",
+    "wait_sent",
+    "wait_over",
+    "read",
+    "wait_head",
+    "read_body",
+    "tell_wait",
+}
 """Hooks that wait: there it may also happen when the wait is over."""
 
 
-CALLED_BACK = {"feed", "finish"}
+CALLED_BACK = {"feed", "finish", "whole", "as_stream"}
 """Hooks that the transport calls: nothing but an Exception can come up there."""
 
 
@@ -135,9 +160,17 @@ class Story:
     stream: bool = True
     model: str = "m"
     status: int = 200
+    kind: Kind = "auto"
+    """What is known of the upstream."""
+    refusal: bytes = b""
+    """The upstream answers the first call with a 404 and this."""
+    plain: bool = False
+    """The upstream answers without a stream although one was asked for."""
     breaks: bool = False
     """The upstream dies mid-stream."""
     max_wait: str = ""
+    away: str = ""
+    """First the server is not there, or ("loading") its model is not; then it comes back."""
 
     async def tell(self, stage: Stage) -> Wire:
         """Plays it as far as it goes."""
@@ -148,27 +181,59 @@ class Story:
         if self.waits:
             stage.set_cap(2)
             await settle()
+        if self.refusal and len(stage.calls) > number:
+            await self._refuse(stage.calls[number])
+            number += 1
+        if self.away and len(stage.calls) > number:
+            await self._turn_away(stage.calls[number])
+            stage.services.admission.set_endpoint(UPSTREAM, UPSTREAM, up=True)
+            await settle()
+            number += 1
         if len(stage.calls) > number:
             await self._play(stage.calls[number])
         return wire
 
+    async def _turn_away(self, call: Call) -> None:
+        if self.away != "loading":
+            call.refuse()
+        else:
+            call.connect()
+            await settle()
+        if call.awaited:
+            call.head(503, PLAIN)
+            await settle()
+        if call.speaks:
+            call.end(LOADING)
+        await settle()
+
+    async def _refuse(self, call: Call) -> None:
+        call.connect()
+        await settle()
+        if call.awaited:
+            call.head(404, PLAIN)
+            await settle()
+        if call.speaks:
+            call.end(self.refusal)
+        await settle()
+
     async def _play(self, call: Call) -> None:
-        streams = self.stream and self.status == 200
+        streams = self.stream and self.status == 200 and not self.plain
         call.connect()
         await settle()
         if call.awaited:
             call.head(self.status, EVENT_STREAM if streams else PLAIN)
             await settle()
         if call.speaks and streams:
-            call.piece(START)
+            call.piece(call.spoken.start)
             await settle()
         if call.speaks and self.breaks:
             call.lose()
         elif call.speaks:
-            call.end(STOP if streams else ERROR)
+            call.end(call.spoken.rest if streams else call.spoken.whole if self.plain else ERROR)
         await settle()
 
 
+LOADING = b'{"error":{"message":"Loading model","type":"unavailable_error","code":503}}'
 ERROR = b'{"type":"error","error":{"type":"invalid_request_error","message":"no"}}'
 
 STORIES = [
@@ -180,4 +245,13 @@ STORIES = [
     Story("error at once", waits=False, status=400),
     Story("error on an open stream", status=400),
     Story("no room", max_wait="0"),
+    Story("refused at first", waits=False, away="refused"),
+    Story("refused after a wait", away="refused"),
+    Story("loading at first", waits=False, away="loading"),
+    Story("whole that meets a model that loads", stream=False, away="loading"),
+    Story("translated that breaks off", kind="openai", breaks=True),
+    Story("translated whole", kind="openai", stream=False, plain=True),
+    Story("translated stream that came whole", kind="openai", plain=True),
+    Story("learnt after a wait", refusal=NO_SUCH_PATH),
+    Story("a refusal of the model", waits=False, refusal=NO_SUCH_MODEL),
 ]

@@ -21,7 +21,7 @@ from llmgate.config.load import load
 from llmgate.core.events import Event, GateStatistics, Limits, Queued, TicketEvent
 from llmgate.core.gate import Gate
 from llmgate.core.routing import Routes, Serves
-from llmgate.fleet import make_gate, make_upstream
+from llmgate.fleet import make_gate, make_upstreams
 from llmgate.server.frontdoor import FrontDoor
 from llmgate.server.http_server import HttpServer
 from llmgate.server.services import Services
@@ -43,12 +43,14 @@ def services_for(url: str, listener: Callable[[Event], None], ledger: Ledger, **
         "force_stream": False,
         **sections.pop("upstream", {}),
     }
+    if "endpoints" in upstream:
+        del upstream["url"], upstream["max_concurrent"]
     settings = load(None, environ={}, overrides={"upstreams": {UPSTREAM: upstream}, **sections}).settings
     one = settings.upstreams[UPSTREAM]
     loop = asyncio.get_running_loop()
     admission = LocalAdmission([make_gate(UPSTREAM, one)], listener, loop.time)
     routes = Routes({UPSTREAM: Serves(one.models, one.aliases)}, settings.server.default_upstream)
-    return Services(settings, admission, {UPSTREAM: make_upstream(UPSTREAM, one, one.url, "")}, ledger, routes)
+    return Services(settings, admission, make_upstreams(settings, {}), ledger, routes)
 
 
 class Guests:
@@ -100,6 +102,7 @@ class Guests:
     def check_empty(self) -> None:
         assert self.taken == (0, 0, 0)
         assert self.gate.next_deadline() is None
+        assert self.services.admission._desks[UPSTREAM]._places == {}
         assert len(self.services.running) == 0
         assert list(self.ledger.live()) == []
         self.check_outcomes()
@@ -146,7 +149,8 @@ class House(Guests):
             for connection in list(state.connections):
                 connection.transport.abort()
             await self.wait(lambda: not state.connections and not state.tasks)
-            await self.services.upstreams[UPSTREAM].aclose()
+            for upstream in self.services.upstreams.values():
+                await upstream.aclose()
             self.services.admission.stop()
             self._stack.close()
         assert [task for task in asyncio.all_tasks() if "llmgate" in repr(task.get_coro())] == []

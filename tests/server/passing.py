@@ -7,9 +7,9 @@ import pytest
 from hands import Hands, Turn, stream_head
 from rawclient import Client
 
-from llmgate.errors import GateError, Refused
+from llmgate.errors import Refused
 from llmgate.server.passage import Passage
-from llmgate.upstreams.answer import Answer, Done, Headers, OnDone, Timeouts
+from llmgate.upstreams.answer import Answer, Headers, OnDone, Timeouts
 from tests.server.house import UPSTREAM, House
 from tests.server.stage import Call, Stage, Upstreams, Wire, settle
 
@@ -30,33 +30,18 @@ def line(method: str, path: str, body: bytes = b"", version: str = "1.1", **head
 
 
 class Noting(Upstreams):
-    """Keeps what was asked for, and tells of a refused connection as a transport does."""
+    """Keeps what was asked for."""
 
     def __init__(self) -> None:
         super().__init__()
         self.asked: list[tuple[bytes, bytes]] = []
+        """Method and target."""
 
     async def open(
         self, method: bytes, target: bytes, headers: Headers, body: bytes, timeouts: Timeouts, on_done: OnDone
     ) -> Answer:
         self.asked.append((method, target))
-        told: list[tuple[Done, GateError | None]] = []
-        is_open = False
-
-        def note(done: Done, error: GateError | None) -> None:
-            if is_open or done is not Done.UNSENT:
-                on_done(done, error)
-            else:
-                told.append((done, error))
-
-        try:
-            answer = await super().open(method, target, headers, body, timeouts, note)
-        except BaseException as error:
-            for done, _ in told:
-                on_done(done, error if isinstance(error, GateError) else None)
-            raise
-        is_open = True
-        return answer
+        return await super().open(method, target, headers, body, timeouts, on_done)
 
 
 class PassStage(Stage):
@@ -66,7 +51,8 @@ class PassStage(Stage):
         upstream = {"passthrough": True, "on_down": "fail", **sections.pop("upstream", {})}
         super().__init__(upstream=upstream, **sections)
         self.noting = self.upstreams = Noting()
-        self.services.upstreams[UPSTREAM]._transport = self.upstreams
+        for server in self.services.upstreams.values():
+            server._transport = self.upstreams
 
     def pass_on(self, method: str = GATED, path: str = PATH, body: bytes = b"", **headers: str) -> Wire:
         wire = self.connect()

@@ -2,12 +2,14 @@
 
 from typing import Any
 
-from hands import START, STOP, delta
+from hands import CHAT_SPOKEN, START, STOP, chat_chunk, delta
 from hypothesis import strategies as st
 from virtual_loop import turns
 
 from llmgate.errors import Refused
+from llmgate.protocols.speech import Kind
 from tests.server.stage import EVENT_STREAM, PLAIN, Call, Stage, Wire, pass_time, settle
+from tests.server.states import NO_SUCH_MODEL, NO_SUCH_PATH
 
 UPSTREAM = {
     "queue_timeout": 0.5,
@@ -22,6 +24,23 @@ WAITING = {"heartbeat": 0.05}
 WHOLE_EVENT = delta("word")
 UPSTREAM_ERROR = b'event: error\ndata: {"type":"error","error":{"type":"api_error","message":"no"}}\n\n'
 PIECES = [START, WHOLE_EVENT, WHOLE_EVENT[:20], WHOLE_EVENT[20:], STOP, b": ping\n\n", UPSTREAM_ERROR, b"x" * 2_000_000]
+WHOLE_CHUNK = chat_chunk({"content": "word"})
+CHAT_STOP = CHAT_SPOKEN.rest
+CHAT_ERROR = b'data: {"error":{"message":"no","code":500}}\n\n'
+CHAT_PIECES = [
+    CHAT_SPOKEN.start,
+    WHOLE_CHUNK,
+    WHOLE_CHUNK[:20],
+    WHOLE_CHUNK[20:],
+    CHAT_STOP,
+    b": ping\n\n",
+    CHAT_ERROR,
+    b"data: [DONE]\n\n",
+]
+ENDS = [b"", STOP, WHOLE_EVENT[:20], UPSTREAM_ERROR]
+CHAT_ENDS = [b"", CHAT_STOP, WHOLE_CHUNK[:20], CHAT_ERROR]
+REFUSALS = [NO_SUCH_PATH, NO_SUCH_PATH, NO_SUCH_MODEL, b""]
+"""The bodies of a 404."""
 
 _number = st.integers(0, 3)
 STEPS = st.one_of(
@@ -29,11 +48,14 @@ STEPS = st.one_of(
     st.tuples(st.just("begin"), _number),
     st.tuples(st.just("begin"), _number),
     st.tuples(st.just("complete"), _number),
+    st.tuples(st.just("refusal"), _number, st.sampled_from(range(len(REFUSALS))), st.booleans()),
+    st.tuples(st.just("refusal"), _number, st.sampled_from(range(len(REFUSALS))), st.booleans()),
+    st.tuples(st.just("forget")),
     st.tuples(st.sampled_from(["leave", "reset", "block", "unblock", "stop"]), _number),
     st.tuples(st.sampled_from(["connect", "connect", "refuse", "lose"]), _number),
-    st.tuples(st.just("head"), _number, st.sampled_from([200, 200, 200, 206, 429, 500])),
+    st.tuples(st.just("head"), _number, st.sampled_from([200, 200, 200, 206, 404, 429, 500])),
     st.tuples(st.just("piece"), _number, st.sampled_from(range(len(PIECES)))),
-    st.tuples(st.just("end"), _number, st.sampled_from([b"", STOP, WHOLE_EVENT[:20], UPSTREAM_ERROR])),
+    st.tuples(st.just("end"), _number, st.sampled_from(range(len(ENDS)))),
     st.tuples(st.just("cap"), st.integers(1, 3)),
     st.tuples(st.just("turn"), st.integers(1, 3)),
     st.tuples(st.just("settle")),
@@ -51,8 +73,8 @@ SCHEDULES = st.builds(
 class Player:
     """Plays steps; one that makes no sense now is passed over."""
 
-    def __init__(self) -> None:
-        self.stage = Stage(upstream=UPSTREAM, server=SERVER, waiting=WAITING)
+    def __init__(self, kind: Kind) -> None:
+        self.stage = Stage(upstream={**UPSTREAM, "kind": kind}, server=SERVER, waiting=WAITING)
         self.streams: dict[Wire, bool] = {}
         self.left: set[Wire] = set()
 
@@ -153,7 +175,25 @@ class Player:
     async def _complete(self, number: int) -> None:
         await self._begin(number)
         await settle()
-        self._end(number, STOP)
+        self._end(number, 1)
+
+    async def _refusal(self, number: int, which: int, in_two: bool) -> None:
+        """The upstream does not know the path, or the model; it may break off, or somebody leave, in the middle."""
+        self._connect(number)
+        await settle()
+        self._head(number, 404)
+        await settle()
+        call = self._call(number)
+        if call is None or not call.speaks or call.answer.status != 404:
+            return
+        half = len(REFUSALS[which]) // 2
+        if in_two and half:
+            call.piece(REFUSALS[which][:half])
+        else:
+            call.end(REFUSALS[which])
+
+    def _forget(self) -> None:
+        self.stage.speech.forget()
 
     def _refuse(self, number: int) -> None:
         if call := self._call(number):
@@ -171,12 +211,12 @@ class Player:
     def _piece(self, number: int, which: int) -> None:
         call = self._call(number)
         if call is not None and call.speaks and not call.paused:
-            call.piece(PIECES[which])
+            call.piece((CHAT_PIECES if call.spoken is CHAT_SPOKEN else PIECES)[which])
 
-    def _end(self, number: int, last: bytes) -> None:
+    def _end(self, number: int, which: int) -> None:
         call = self._call(number)
         if call is not None and call.speaks and not call.paused:
-            call.end(last)
+            call.end((CHAT_ENDS if call.spoken is CHAT_SPOKEN else ENDS)[which])
 
     # ---- the rest
 

@@ -13,10 +13,13 @@ from typing import Any
 from unittest.mock import patch
 
 from gateprocess import MESSAGES, request_body
+from hands import CHAT_SPOKEN, MESSAGES_SPOKEN
 from rawclient import post
+from spoken import Spoken
 from virtual_loop import run, this_loop, turns
 
 from llmgate.errors import GateError, UpstreamDown, UpstreamFailed
+from llmgate.protocols.speech import Speech
 from llmgate.server.exchange import Exchange
 from llmgate.server.frontdoor import FrontDoor
 from llmgate.server.http_protocol import GateProtocol
@@ -35,8 +38,10 @@ PLAIN = [(b"content-type", b"application/json")]
 class Call:
     """One exchange at the upstream, played by hand; the link of a real WireAnswer."""
 
-    def __init__(self, answer: WireAnswer, body: bytes) -> None:
+    def __init__(self, answer: WireAnswer, target: bytes, headers: Headers, body: bytes) -> None:
         self.answer = answer
+        self.target = target
+        self.headers = dict(headers)
         self.body = body
         self.connected: asyncio.Future[None] = this_loop().create_future()
         self.sent = False
@@ -49,9 +54,13 @@ class Call:
         if not self.connected.done():
             self.connected.set_result(None)
 
-    def refuse(self) -> None:
+    def refuse(self, *, is_told_first: bool = False) -> None:
+        """`is_told_first`: `on_done` is told of it turns before whoever asked is, as a transport may do it."""
         if not self.connected.done():
-            self.connected.set_exception(UpstreamDown("llmgate: no connection to the upstream (UPSTREAM_DOWN)"))
+            error = UpstreamDown("llmgate: no connection to the upstream (UPSTREAM_DOWN)")
+            if is_told_first:
+                self.answer.give_up(error)
+            self.connected.set_exception(error)
 
     @property
     def speaks(self) -> bool:
@@ -62,6 +71,11 @@ class Call:
     def awaited(self) -> bool:
         """The request is sent, the head is not here."""
         return self.sent and not self.over and not self.answer.has_head
+
+    @property
+    def spoken(self) -> Spoken:
+        """What is said on the surface that was asked for."""
+        return CHAT_SPOKEN if self.target == b"/v1/chat/completions" else MESSAGES_SPOKEN
 
     def head(self, status: int = 200, headers: list[tuple[bytes, bytes]] = EVENT_STREAM) -> None:
         self.answer.status, self.answer.headers, self.answer.has_head = status, headers, True
@@ -117,12 +131,15 @@ class Upstreams:
             on_done(done, error)
 
         answer = WireAnswer(timeouts, note)
-        call = Call(answer, body)
+        call = Call(answer, target, headers, body)
         self.calls.append(call)
         try:
             await call.connected
             call.begin()
             await answer.wait_head()
+        except GateError as error:
+            answer.give_up(error)
+            raise
         except BaseException:
             answer.give_up()
             raise
@@ -254,7 +271,8 @@ class Stage(Guests):
         super().__init__()
         self.services = services_for("http://upstream.invalid", self.on_event, self.ledger, **sections)
         self.upstreams = Upstreams()
-        self.services.upstreams[UPSTREAM]._transport = self.upstreams
+        for upstream in self.services.upstreams.values():
+            upstream._transport = self.upstreams
         self.front = FrontDoor(self.services, ("/llm", ""))
         self._server = HttpServer(self.front, [])._server
         self.complaints: list[Any] = []
@@ -277,6 +295,10 @@ class Stage(Guests):
     def calls(self) -> list[Call]:
         return self.upstreams.calls
 
+    @property
+    def speech(self) -> Speech:
+        return self.services.upstreams[UPSTREAM].speech
+
     def exchange_of(self, wire: Wire) -> Exchange:
         for exchange in self.services.running:
             if isinstance(exchange, Exchange) and exchange._scope["client"] == wire.peer:
@@ -292,6 +314,9 @@ class Stage(Guests):
         self.check_empty()
         assert self.complaints == []
         assert self.tasks == 0
+        for upstream in self.services.upstreams.values():
+            traffic = upstream.traffic
+            assert (traffic.oldest_without_head(), traffic.with_head()) == (None, frozenset())
         assert len(self.upstreams.dones) == len(self.calls)
         assert all(call.over or not call.sent for call in self.calls)
 

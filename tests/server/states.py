@@ -3,10 +3,15 @@
 from collections.abc import Awaitable, Callable
 
 import pytest
-from hands import START, STOP, WHOLE, delta
+from hands import CHAT_START, START, STOP, WHOLE, delta
 
 from llmgate.errors import Refused
 from tests.server.stage import PLAIN, Stage, Wire, settle
+
+NO_SUCH_PATH = b'{"error":{"code":404,"message":"File Not Found","type":"not_found_error"}}'
+"""As llama-server says it."""
+NO_SUCH_MODEL = b'{"error":{"message":"The model `m` does not exist.","type":"NotFoundError","code":404}}'
+"""As vLLM does."""
 
 
 async def begin_first(stage: Stage) -> None:
@@ -17,7 +22,7 @@ async def begin_first(stage: Stage) -> None:
     await settle()
     call.head()
     await settle()
-    call.piece(START)
+    call.piece(call.spoken.start)
     await settle()
 
 
@@ -114,6 +119,48 @@ async def reading_an_error(stage: Stage) -> Wire:
     return wire
 
 
+async def reading_a_refusal(stage: Stage) -> Wire:
+    """The upstream begins to say that it has no such path."""
+    wire = await before_the_headers(stage)
+    stage.calls[-1].head(404, PLAIN)
+    await settle()
+    stage.calls[-1].piece(NO_SUCH_PATH[:9])
+    await settle()
+    return wire
+
+
+async def just_learnt(stage: Stage) -> Wire:
+    """The upstream has said so, the request has not run since."""
+    wire = await reading_a_refusal(stage)
+    stage.calls[-1].end(NO_SUCH_PATH[9:])
+    return wire
+
+
+async def connecting_again(stage: Stage) -> Wire:
+    """It is asked once more, translated."""
+    wire = await just_learnt(stage)
+    await settle()
+    assert stage.calls[-1].target == b"/v1/chat/completions"
+    return wire
+
+
+async def asking_again(stage: Stage) -> Wire:
+    wire = await connecting_again(stage)
+    stage.calls[-1].connect()
+    await settle()
+    return wire
+
+
+async def streaming_translated(stage: Stage) -> Wire:
+    wire = await asking_again(stage)
+    stage.calls[-1].head()
+    await settle()
+    stage.calls[-1].piece(CHAT_START)
+    await settle()
+    assert b"text_delta" in wire.answer.body
+    return wire
+
+
 async def ended(stage: Stage) -> Wire:
     """The upstream's message is over, its last piece is not sent yet."""
     wire = await streaming(stage)
@@ -130,6 +177,9 @@ RUNNING: list[State] = [
     blocked,
     reading_a_whole,
     reading_an_error,
+    reading_a_refusal,
+    asking_again,
+    streaming_translated,
 ]
 
 
@@ -137,7 +187,7 @@ async def finish_first(stage: Stage, wire: Wire) -> None:
     """Whoever had the slot before goes on to its end."""
     for call, other in zip(stage.calls, stage.wires, strict=False):
         if other is not wire and call.speaks:
-            call.end(STOP)
+            call.end(call.spoken.rest)
             await settle()
             assert other.answer.is_whole
 

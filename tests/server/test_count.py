@@ -289,7 +289,10 @@ async def test_a_server_that_breaks_off_is_not_asked_for_more(house: House, hand
 # ---- who asks
 
 
-async def test_who_leaves_closes_what_is_being_asked(house: House, hands: Hands) -> None:
+async def test_who_leaves_closes_what_is_being_asked(
+    house: House, hands: Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(count_module, "UPSTREAM_SECONDS", 3600)
     for leave in (Client.fin, Client.reset, Client.half_close):
         client = await ask(house)
         turn = await turn_at(hands, NATIVE)
@@ -308,7 +311,10 @@ async def test_who_leaves_before_its_body_is_here(house: House, hands: Hands) ->
     assert hands.connections == []
 
 
-async def test_at_shutdown_it_is_waited_for_and_then_cut(house: House, hands: Hands) -> None:
+async def test_at_shutdown_it_is_waited_for_and_then_cut(
+    house: House, hands: Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(count_module, "UPSTREAM_SECONDS", 3600)
     client = await ask(house)
     turn = await turn_at(hands, NATIVE)
     (counting,) = house.services.running

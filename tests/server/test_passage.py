@@ -2,33 +2,25 @@
 
 import asyncio
 import random
-from unittest.mock import patch
 
 import pytest
 from hands import Hands
 from puppet import refusing_port
 from rawclient import Client, CutOff
 
-from llmgate.fleet import make_upstreams
 from tests.server.house import UPSTREAM, House, OpenHouse
 from tests.server.passing import (
     ANTHROPIC,
-    GATED,
     HERE,
-    LAST,
     PATH,
     STOPPING,
-    PassStage,
     ask,
     begin,
     check_shape,
-    finish_first,
     head_of,
     line,
     occupy,
-    waiting,
 )
-from tests.server.stage import Wire, play, settle
 
 
 @pytest.fixture
@@ -203,30 +195,6 @@ async def test_a_redirect_to_where_nothing_is_passed_on_leads_nowhere(open_house
     assert "location" not in (await client.head()).headers
 
 
-async def test_with_several_servers(open_house: OpenHouse, hands: Hands) -> None:
-    """What goes straight through goes to the first one; the others where there is a slot, and so do their redirects."""
-    endpoints = [{"url": f"{hands.url}/{path}", "max_concurrent": 1} for path in ("a", "b")]
-    house = await open_house(upstream={"passthrough": True, "endpoints": endpoints, "url": None, "max_concurrent": 2})
-    house.services.upstreams = make_upstreams(house.services.settings, {})
-    clients = {}
-    for _ in endpoints:
-        client = await ask(house, "POST", HERE + PATH)
-        turn = await hands.turn()
-        clients[turn.path] = client, turn
-    assert clients.keys() == {"/a" + PATH, "/b" + PATH}
-    for _ in range(2):
-        client = await ask(house, "GET", HERE + "/slots")
-        turn = await hands.turn()
-        assert turn.path == "/a/slots"
-        await turn.answer()
-        await client.body()
-    for path, (client, turn) in clients.items():
-        await turn.connection.send(head_of(303, "location: /b/x", "content-length: 0"))
-        location = (await client.head()).headers.get("location")
-        assert location == (HERE + "/x" if path.startswith("/b") else None)
-    await house.services.upstreams[UPSTREAM + "#2"].aclose()
-
-
 # ---- who waits
 
 
@@ -261,7 +229,7 @@ async def test_who_waits_hears_nothing_and_then_all(open_house: OpenHouse, hands
 async def test_queue_errors(
     open_house: OpenHouse, hands: Hands, path: str, headers: dict[str, str], shape: str
 ) -> None:
-    house = await open_house(upstream={"passthrough": True, "max_queued": 1, "queue_timeout_nonstream": 0.05})
+    house = await open_house(upstream={"passthrough": True, "queue_timeout_nonstream": 0.05})
     turn = await occupy(house, hands)
     late = await ask(house, "POST", HERE + path, **headers)
     await house.wait(lambda: house.figures.waiting == 1 or house.outcomes != [])
@@ -377,73 +345,3 @@ async def test_over_the_well_known_client_as_well(open_house: OpenHouse, hands: 
     head = await ask(house, "HEAD", HERE + target)
     await (await hands.turn()).connection.send(head_of(200, "content-length: 9"))
     assert (await head.head()).headers["content-length"] == "9"
-
-
-# ---- in which order
-
-
-class TestOrder:
-    def test_the_next_one_is_dispatched_before_the_last_bytes_go_out(self) -> None:
-        async def main() -> None:
-            stage = PassStage()
-            first = await stage.occupy()
-            stage.pass_on()
-            await settle()
-            seen: list[int] = []
-            write = type(first).write
-
-            def watched(wire: Wire, data: bytes) -> None:
-                if LAST in data and wire is first:
-                    seen.append(len(stage.calls))
-                write(wire, data)
-
-            with patch.object(type(first), "write", watched):
-                stage.calls[0].end(LAST)
-                await settle()
-            assert seen == [2]
-            assert first.answer.is_whole
-            await stage.begin(stage.calls[1])
-            stage.calls[1].end(LAST)
-            await settle()
-            stage.check_over()
-
-        play(main())
-
-    def test_what_only_asks_passes_by_those_who_wait(self) -> None:
-        async def main() -> None:
-            stage = PassStage()
-            await waiting(stage, GATED)
-            asked = [("GET", "/slots"), ("HEAD", "/"), ("OPTIONS", PATH), ("DELETE", "/x"), ("POST", "/tokenize")]
-            for number, (method, path) in enumerate(asked):
-                wire = stage.pass_on(method, path)
-                await settle()
-                assert stage.noting.asked[1 + number] == (method.encode(), path.encode())
-                await stage.begin(stage.calls[1 + number])
-                stage.calls[1 + number].end(LAST)
-                await settle()
-                assert wire.answer.status == 200
-            assert (stage.taken, len(stage.outcomes)) == ((1, 1, 0), 0)
-            for wire in stage.wires[1:]:
-                wire.leave()
-            await finish_first(stage, stage.wires[1])
-            stage.check_over()
-
-        play(main())
-
-    @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "MKCOL"])
-    def test_all_else_waits(self, method: str) -> None:
-        async def main() -> None:
-            stage = PassStage()
-            await stage.occupy()
-            stage.pass_on(method, "/tokenize" if method != "POST" else "/slots/0")
-            await settle()
-            assert (stage.taken, len(stage.calls)) == ((1, 1, 0), 1)
-            stage.calls[0].end(LAST)
-            await settle()
-            await stage.begin(stage.calls[1])
-            stage.calls[1].end(LAST)
-            await settle()
-            assert stage.outcomes == ["completed", "completed"]
-            stage.check_over()
-
-        play(main())

@@ -151,8 +151,8 @@ async def test_trace_would_show_our_key(house: House, hands: Hands) -> None:
 async def test_only_under_the_prefixes_of_the_settings(open_house: OpenHouse, hands: Hands) -> None:
     house = await open_house(upstream={"passthrough": True}, server={"path_prefix": ["/ai"]})
     for prefix in ("", "/llm", "/ai/ai", "/AI"):
-        client = await ask(house, "GET", f"{prefix}/upstream/{UPSTREAM}/slots")
+        client = await ask(house, "GET", f"{prefix}/upstream/{UPSTREAM}/metrics")
         assert (await client.head()).status == 404
-    client = await ask(house, "GET", f"/ai/upstream/{UPSTREAM}/slots")
+    client = await ask(house, "GET", f"/ai/upstream/{UPSTREAM}/metrics")
     await (await hands.turn()).answer(200, b"[]")
     assert await client.body() == b"[]"

@@ -1,12 +1,17 @@
-"""Who runs at the moment, and waiting until nobody does."""
+"""Who runs at the moment, waiting until nobody does, and by what a slot that drains comes back."""
 
 import asyncio
+from collections.abc import Callable
 
+import pytest
 from virtual_loop import turns
 
+from llmgate.admission.local import LocalPlace
+from llmgate.core.caller import Caller
 from llmgate.errors import GateError
 from llmgate.server.services import Running
-from tests.server.house import UPSTREAM, House
+from tests.server.house import UPSTREAM, Guests, House, services_for
+from tests.server.stage import pass_time, play
 
 
 class Runner:
@@ -66,3 +71,93 @@ async def test_services_begin_with_nobody(house: House) -> None:
     services = house.services
     assert (len(services.running), services.draining) == (0, False)
     assert set(services.upstreams) == {UPSTREAM}
+
+
+# ---- draining
+
+
+class FakeWatch:
+    """Keeps what it is to give back."""
+
+    def __init__(self, *, is_source: bool) -> None:
+        self.is_source = is_source
+        self.followed: list[tuple[Callable[[], None], float, bool]] = []
+        self.knocked: list[Callable[[], None]] = []
+
+    def follow(self, release: Callable[[], None], seconds: float, *, had_head: bool) -> None:
+        self.followed.append((release, seconds, had_head))
+
+    def knock(self, release: Callable[[], None]) -> None:
+        self.knocked.append(release)
+
+
+async def running(watch: FakeWatch | None) -> tuple[Guests, LocalPlace]:
+    """A request that runs at a server with this watch."""
+    guests = Guests()
+    guests.services = services_for("http://upstream.invalid", guests.on_event, guests.ledger)
+    if watch is not None:
+        guests.services.slot_watches = {UPSTREAM: watch}  # type: ignore[dict-item]
+    place = guests.services.admission.enter(UPSTREAM, Caller(id="a"))
+    return guests, await place.__aenter__()
+
+
+def test_without_a_watch_it_drains_by_time() -> None:
+    async def main() -> None:
+        guests, place = await running(None)
+        guests.services.drain(place, "client_gone", 2.0)
+        assert (guests.taken, guests.outcomes) == ((0, 0, 1), ["client_gone"])
+        await pass_time(1.9)
+        assert guests.taken == (0, 0, 1)
+        await pass_time(0.2)
+        guests.check_empty()
+
+    play(main())
+
+
+def test_without_a_watch_one_that_was_broken_off_is_over() -> None:
+    async def main() -> None:
+        guests, place = await running(None)
+        guests.services.drain(place, "upstream_error", 2.0, lost=True)
+        assert guests.outcomes == ["upstream_error"]
+        guests.check_empty()
+
+    play(main())
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_where_the_server_tells_its_slots_only_that_counts(lost: bool) -> None:
+    """Past `release_timeout` it alarms, and gives nothing back."""
+
+    async def main() -> None:
+        watch = FakeWatch(is_source=True)
+        guests, place = await running(watch)
+        guests.services.drain(place, "client_gone", 2.0, lost=lost, had_head=not lost)
+        await pass_time(600)
+        assert (guests.taken, guests.outcomes, watch.knocked) == ((0, 0, 1), ["client_gone"], [])
+        ((release, seconds, had_head),) = watch.followed
+        assert (seconds, had_head) == (2.0, not lost)
+        release()
+        assert guests.outcomes == ["client_gone"]
+        guests.check_empty()
+        release()
+        guests.check_empty()
+
+    play(main())
+
+
+@pytest.mark.parametrize("knocks", [False, True])
+@pytest.mark.parametrize("lost", [False, True])
+def test_where_it_tells_nothing_it_drains_by_time_or_until_it_is_known_to_be_there(lost: bool, knocks: bool) -> None:
+    async def main() -> None:
+        watch = FakeWatch(is_source=False)
+        guests, place = await running(watch)
+        guests.services.drain(place, "upstream_error", 2.0, lost=lost)
+        assert (guests.taken, watch.followed, len(watch.knocked)) == ((0, 0, 1), [], lost)
+        if lost and knocks:
+            watch.knocked[0]()
+        else:
+            await pass_time(2.1)
+        assert guests.outcomes == ["upstream_error"]
+        guests.check_empty()
+
+    play(main())

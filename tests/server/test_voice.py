@@ -1,120 +1,20 @@
 """What llmgate itself says to one client, in each of the ways it may be said, on a clock that the test moves."""
 
-import asyncio
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from anthropic_check import read_events
-from virtual_loop import this_loop
 
-from llmgate.admission.local import LocalPlace
-from llmgate.core.caller import Caller
-from llmgate.errors import (
-    BadRequest,
-    BodyTimeout,
-    BodyTooLarge,
-    GateError,
-    QueueFull,
-    QueueTimeout,
-    Refused,
-    UnknownModel,
-    UpstreamFailed,
-)
+from llmgate.errors import QueueTimeout, UpstreamFailed
 from llmgate.protocols.surface import Surface
 from llmgate.protocols.surfaces import CHAT, MESSAGES, OLLAMA_CHAT
-from llmgate.server.reply import Reply
-from llmgate.server.voice import Voice
 from llmgate.server.wishes import QueueEvents
-from tests.server.house import UPSTREAM, Guests, services_for
+from tests.server.booth import SSE, Booth, on_stage, queue
+from tests.server.house import UPSTREAM
 from tests.server.stage import pass_time, play, settle
 
 FAILED = UpstreamFailed("llmgate: it broke (UPSTREAM_ERROR)")
-LATE = QueueTimeout("llmgate: too late (QUEUE_TIMEOUT)", depth=3)
-FULL = QueueFull("llmgate: it is full (QUEUE_FULL)", depth=4, limit=4)
 BLANKS = {"nonstream_keepalive": "whitespace"}
-
-
-class Booth(Guests):
-    """One client, whose voice speaks into `body`; the slot of its upstream is taken once `occupy` was called."""
-
-    def __init__(self, surface: Surface = MESSAGES, *, user_agent: bytes = b"", **sections: Any) -> None:
-        super().__init__()
-        self.services = services_for("http://upstream.invalid", self.on_event, self.ledger, **sections)
-        self.status: int | None = None
-        self.headers: dict[str, str] = {}
-        self.body = b""
-        self.ended = False
-        self._readable: asyncio.Future[None] | None = None
-        self.reply = Reply(self._send, None)
-        self.voice = Voice(self.services, surface, self.reply, {b"user-agent": user_agent}, "req_1")
-        self.place: LocalPlace
-
-    async def _send(self, message: Any) -> None:
-        if self._readable is not None:
-            await self._readable
-        if message["type"] == "http.response.start":
-            assert self.status is None
-            self.status = message["status"]
-            self.headers = {name.decode(): value.decode() for name, value in message["headers"]}
-            assert len(self.headers) == len(message["headers"]), "a header twice"
-        else:
-            assert not self.ended
-            self.body += message["body"]
-            self.ended = not message["more_body"]
-
-    def block(self) -> None:
-        """It stops reading."""
-        self._readable = this_loop().create_future()
-
-    def unblock(self) -> None:
-        assert self._readable is not None
-        self._readable.set_result(None)
-        self._readable = None
-
-    def enter(self, number: int = 0) -> LocalPlace:
-        return self.services.admission.enter(UPSTREAM, Caller(id=f"req_{number}"))
-
-    async def occupy(self, count: int = 1) -> list[LocalPlace]:
-        """So many requests came before: the first has the slot."""
-        places = [self.enter(number) for number in range(count)]
-        for place in places:
-            await place.__aenter__()
-        return places
-
-    async def come(self, *, streams: bool = True, wish: QueueEvents | None = None) -> "asyncio.Task[None]":
-        """The request takes its place, and its wait is told from now on."""
-        self.voice.upstream = UPSTREAM
-        self.place = self.enter(99)
-        await self.place.__aenter__()
-        self.voice.take_place(self.place, model="m", streams=streams, wish=wish)
-        telling = asyncio.ensure_future(self.voice.tell_wait(self.place))
-        await settle()
-        return telling
-
-    def close(self) -> None:
-        self.voice.hush()
-        self.services.admission.stop()
-        assert this_loop().timers == []
-
-
-def on_stage(main: Callable[[], Any]) -> Callable[[], None]:
-    """The test runs in a virtual loop."""
-
-    def test() -> None:
-        play(main())
-
-    test.__name__ = main.__name__
-    return test
-
-
-def queue(position: int, depth: int, waited_ms: int = 0) -> bytes:
-    told = {"type": "ping", "position": position, "depth": depth, "waited_ms": waited_ms}
-    return b"event: queue\ndata: " + json.dumps(told, separators=(",", ":")).encode() + b"\n\n"
-
-
-# ---- the wait of a stream
 
 
 @on_stage
@@ -136,7 +36,7 @@ async def test_positions_are_told_once_each_until_the_slot_is_there() -> None:
     telling = await booth.come()
     assert (booth.status, booth.body) == (200, queue(2, 2))
     assert booth.headers == {
-        "content-type": "text/event-stream",
+        "content-type": SSE,
         "cache-control": "no-cache",
         "x-accel-buffering": "no",
         "llmgate-request-id": "req_1",
@@ -177,18 +77,18 @@ async def test_once_the_wait_is_over_the_headers_tell_how_long_it_took() -> None
 @on_stage
 async def test_a_slow_client_is_told_the_newest_when_it_has_caught_up() -> None:
     booth = Booth()
-    first, second, third = await booth.occupy(3)
+    *leaving, last = await booth.occupy(4)
     await booth.come()
     booth.block()
-    first.leave("completed")
-    await settle()
-    second.leave("completed")
-    await settle()
-    assert booth.body == queue(3, 3)
+    for place in leaving:
+        place.leave("completed")
+        await settle()
+    assert booth.body == queue(4, 4)
     booth.unblock()
     await settle()
-    assert booth.body == queue(3, 3) + queue(2, 2)[:0] + b"".join([queue(2, 2), queue(1, 1)])
-    third.leave("completed")
+    assert booth.body == queue(4, 4) + queue(3, 3) + queue(1, 1)
+    last.leave("completed")
+    await settle()
     booth.close()
 
 
@@ -203,7 +103,7 @@ async def test_a_slow_client_that_has_its_slot_is_told_no_old_position() -> None
     assert telling.done()
     booth.unblock()
     await settle()
-    assert booth.body == queue(1, 1)
+    assert (booth.status, booth.body) == (200, b"")
     booth.close()
 
 
@@ -287,7 +187,7 @@ async def test_the_first_sign_of_life_opens_a_stream_that_did_not_wait() -> None
     await pass_time(1.9)
     assert booth.status is None
     await pass_time(0.2)
-    assert (booth.status, booth.headers["content-type"], booth.body) == (200, "text/event-stream", b": working\n\n")
+    assert (booth.status, booth.headers["content-type"], booth.body) == (200, SSE, b": working\n\n")
     assert "llmgate-position" not in booth.headers
     booth.close()
 
@@ -414,7 +314,7 @@ async def test_without_blanks_the_answer_has_its_status_and_headers() -> None:
 @pytest.mark.parametrize(
     ("surface", "given", "shown"),
     [
-        (MESSAGES, [], "text/event-stream"),
+        (MESSAGES, [], SSE),
         (OLLAMA_CHAT, [], "application/x-ndjson"),
         (MESSAGES, [(b"content-type", b"text/event-stream; charset=x")], "text/event-stream; charset=x"),
     ],
@@ -424,141 +324,5 @@ def test_a_stream_says_what_it_is(surface: Surface, given: list[tuple[bytes, byt
         booth = Booth(surface)
         booth.voice.open_stream([*given, (b"request-id", b"up")])
         assert (booth.status, booth.headers["content-type"], booth.headers["request-id"]) == (200, shown, "up")
-
-    play(main())
-
-
-# ---- errors
-
-
-@on_stage
-async def test_an_error_before_anything_was_sent_has_its_status() -> None:
-    booth = Booth()
-    await booth.come()
-    booth.voice.tell_error(FAILED)
-    assert (booth.status, booth.ended) == (502, True)
-    assert json.loads(booth.body) == {
-        "type": "error",
-        "error": {"type": "api_error", "message": "llmgate: it broke (UPSTREAM_ERROR)"},
-        "request_id": "req_1",
-    }
-    assert booth.headers["content-type"] == "application/json"
-    assert booth.headers["llmgate-code"] == "UPSTREAM_ERROR"
-    assert not {"x-should-retry", "retry-after", "connection", "llmgate-depth"} & booth.headers.keys()
-    booth.close()
-
-
-@pytest.mark.parametrize(("user_agent", "kind"), [(b"", "timeout_error"), (b"claude-cli/2.0", "overloaded_error")])
-def test_an_error_in_an_open_stream_is_its_last_event(user_agent: bytes, kind: str) -> None:
-    async def main() -> None:
-        booth = Booth(user_agent=user_agent)
-        await booth.occupy()
-        telling = await booth.come()
-        booth.voice.tell_error(LATE)
-        assert (booth.status, booth.ended) == (200, True)
-        name, told = read_events(booth.body)[-1]
-        assert (name, told["error"]["type"], told["request_id"]) == ("error", kind, "req_1")
-        telling.cancel()
-        booth.close()
-
-    play(main())
-
-
-@pytest.mark.parametrize(
-    ("error", "headers"),
-    [
-        (FULL, {"llmgate-depth": "4", "llmgate-limit": "4", "x-should-retry": "false", "retry-after": "1"}),
-        (LATE, {"llmgate-depth": "3", "x-should-retry": "false", "retry-after": "1"}),
-        (Refused("llmgate: no (REFUSED)"), {"llmgate-depth": "0", "x-should-retry": "false", "retry-after": "1"}),
-        (BodyTooLarge("llmgate: too large (BODY_TOO_LARGE)"), {"connection": "close"}),
-        (BodyTimeout("llmgate: too slow (BODY_TIMEOUT)"), {"connection": "close"}),
-        (BadRequest("llmgate: bad (BAD_REQUEST)"), {}),
-        (UnknownModel("llmgate: who (UNKNOWN_MODEL)"), {}),
-        (GateError("llmgate: ours (INTERNAL)"), {}),
-    ],
-    ids=lambda value: getattr(value, "code", None),
-)
-def test_headers_of_an_error(error: GateError, headers: dict[str, str]) -> None:
-    """The gate's own, when nothing is known of the request but its id."""
-
-    async def main() -> None:
-        booth = Booth()
-        booth.voice.upstream = UPSTREAM
-        booth.voice.tell_error(error)
-        own = {"content-type": "application/json", "llmgate-request-id": "req_1", "llmgate-upstream": UPSTREAM}
-        length = {"content-length": str(len(booth.body))}
-        assert (booth.status, booth.headers) == (error.status, own | length | {"llmgate-code": error.code} | headers)
-
-    play(main())
-
-
-@on_stage
-async def test_the_depth_of_one_that_waited_is_that_of_its_arrival() -> None:
-    booth = Booth()
-    await booth.occupy(2)
-    telling = await booth.come(streams=False)
-    booth.voice.tell_error(LATE)
-    assert (booth.status, booth.headers["llmgate-depth"], booth.headers["llmgate-position"]) == (504, "2", "2")
-    telling.cancel()
-    booth.close()
-
-
-@pytest.mark.parametrize(
-    ("runs", "slots", "seconds"),
-    [([], 1, "1"), ([0.2], 1, "1"), ([6.0, 4.0, 5.0], 1, "5"), ([8.0], 2, "4"), ([90.0], 1, "10"), ([8.0], 0, "8")],
-)
-def test_retry_after_tells_when_a_slot_may_fall_free(runs: list[float], slots: int, seconds: str) -> None:
-    async def main() -> None:
-        booth = Booth(upstream={"max_concurrent": slots})
-        booth.voice.upstream = UPSTREAM
-        booth.ledger.figures(UPSTREAM).runs.extend(runs)
-        booth.voice.tell_error(LATE)
-        assert booth.headers["retry-after"] == seconds
-
-    play(main())
-
-
-# ---- the upstream's errors
-
-
-GIVEN = [(b"content-type", b"text/html"), (b"retry-after", b"7")]
-
-
-@pytest.mark.parametrize(
-    ("status", "body", "shown", "kind", "message"),
-    [
-        (429, b'{"error":{"message":"slowly"}}', 429, "rate_limit_error", "slowly"),
-        (404, b'{"error":"model not found"}', 404, "not_found_error", "model not found"),
-        (500, b'{"error":{"message":"\'messages\' is required"}}', 400, "invalid_request_error", "'messages' is required"),
-        (
-            400,
-            b'{"error":{"message":"too long","n_prompt_tokens":9,"n_ctx":5}}',
-            400,
-            "invalid_request_error",
-            "prompt is too long: 9 tokens > 5 maximum",
-        ),
-    ],
-)
-@pytest.mark.parametrize("opened", [False, True])
-def test_an_upstreams_error(
-    status: int, body: bytes, shown: int, kind: str, message: str, opened: bool
-) -> None:
-    """Put into the surface's shape, with the upstream's headers but for the type of its body."""
-
-    async def main() -> None:
-        booth = Booth()
-        await booth.come()
-        if opened:
-            booth.voice.open_stream([])
-        booth.voice.tell_upstream_error(status, GIVEN, body)
-        assert booth.ended
-        told = read_events(booth.body)[-1][1] if opened else json.loads(booth.body)
-        assert (told["error"]["type"], told["error"]["message"]) == (kind, message)
-        if opened:
-            assert booth.status == 200
-        else:
-            assert (booth.status, booth.headers["content-type"]) == (shown, "application/json")
-            assert (booth.headers["retry-after"], booth.headers["llmgate-upstream"]) == ("7", UPSTREAM)
-        booth.close()
 
     play(main())

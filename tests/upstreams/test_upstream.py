@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmgate.errors import GateError, UpstreamDown
+from llmgate.errors import GateError, UpstreamDown, UpstreamFailed
 from llmgate.upstreams.answer import NO_TIMEOUTS, Answer, Done, Timeouts
 from llmgate.upstreams.upstream import FORWARDED, RETURNED, Upstream, returned_headers
 
@@ -48,6 +48,8 @@ NEVER = [
 
 
 class FakeAnswer:
+    body = b""
+
     def __init__(self, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
         self.status = 200
         self.headers = list(headers)
@@ -60,8 +62,10 @@ class FakeAnswer:
     def close(self, error: GateError | None = None) -> None:
         self.closed += 1
 
-    async def read(self, _: int) -> bytes:
-        return b""
+    async def read(self, limit: int) -> bytes:
+        if len(self.body) > limit:
+            raise UpstreamFailed("llmgate: too long")
+        return self.body
 
 
 class FakeTransport:
@@ -200,6 +204,51 @@ async def test_without_an_answer_there_is_nothing_to_close() -> None:
             raise AssertionError
     await call.__aexit__(None, None, None)
     assert transport.answer.closed == 0
+
+
+# ---- a question of our own
+
+
+async def test_a_question_and_its_answer() -> None:
+    transport = FakeTransport()
+    transport.answer.status, transport.answer.body = 404, b"12345"
+    upstream = Upstream("a", transport, base_path="/api", timeouts=Timeouts(idle=9.0), headers=[(b"X-Team", b"t")])
+    assert await upstream.ask(b"/slots", timeouts=Timeouts(total=1.0), limit=5) == (404, b"12345")
+    method, target, headers, body, timeouts, _ = transport.request
+    assert (method, target, body, timeouts) == (b"GET", b"/api/slots", b"", Timeouts(total=1.0))
+    named = dict(headers)
+    assert named[b"user-agent"].startswith(b"llmgate/")
+    assert named[b"x-team"] == b"t"
+    assert b"llmgate-request-id" not in named
+    assert transport.answer.closed == 1
+
+
+async def test_a_question_goes_with_our_key_and_whatever_it_asks() -> None:
+    transport = FakeTransport()
+    upstream = Upstream("a", transport, api_key="k", forward_auth=True)
+    await upstream.ask(b"/v1/messages", timeouts=NO_TIMEOUTS, limit=0, method=b"POST", body=b"{}")
+    assert (transport.request[0], transport.request[3]) == (b"POST", b"{}")
+    assert dict(transport.request[2]).items() >= {b"authorization": b"Bearer k", b"x-api-key": b"k"}.items()
+
+
+async def test_a_question_is_no_traffic() -> None:
+    """Only requests take slots."""
+    transport = FakeTransport()
+    upstream = Upstream("a", transport)
+    await upstream.ask(b"/health", timeouts=NO_TIMEOUTS, limit=0)
+    assert (upstream.traffic.with_head(), upstream.traffic.oldest_without_head()) == (frozenset(), None)
+    transport.request[5](Done.LOST, UpstreamFailed("llmgate: it does not matter"))
+
+
+async def test_a_question_without_an_answer_raises() -> None:
+    transport = FakeTransport()
+    transport.error = UpstreamDown("llmgate: no")
+    with pytest.raises(UpstreamDown):
+        await Upstream("a", transport).ask(b"/health", timeouts=NO_TIMEOUTS, limit=0)
+    transport.error, transport.answer.body = None, b"123456"
+    with pytest.raises(UpstreamFailed):
+        await Upstream("a", transport).ask(b"/health", timeouts=NO_TIMEOUTS, limit=5)
+    assert transport.answer.closed == 1
 
 
 async def test_closing_it_closes_its_transport() -> None:

@@ -3,15 +3,16 @@
 from collections.abc import Callable
 
 import pytest
-from hands import START, STOP
+from hands import STOP
 
 from llmgate.errors import GateError
 from tests.server.faults import CALLED_BACK, ERROR, ERRORS, HOOKS, LATE, STORIES, Fault, Foreign, Story
-from tests.server.house import logged
+from tests.server.house import UPSTREAM, logged
 from tests.server.stage import Stage, Wire, pass_time, play, settle
-from tests.server.states import (
-    begin_first,
-)
+from tests.server.states import begin_first
+
+ENDS = (STOP, ERROR, b'event: message_stop\ndata: {"type":"message_stop"}\n\n', b"}")
+"""Of what is whole; the last one without a stream."""
 
 
 async def probe_cap(stage: Stage) -> None:
@@ -28,7 +29,7 @@ async def probe_cap(stage: Stage) -> None:
         await settle()
         call.head()
         await settle()
-        call.end(START + STOP)
+        call.end(call.spoken.start + call.spoken.rest)
         await settle()
     assert all(wire.answer.is_whole for wire in wires)
 
@@ -37,7 +38,7 @@ def check_told_once(stage: Stage, wire: Wire, fault: Fault) -> None:
     """One answer, with one error; or a connection that broke off and holds nothing that looks whole."""
     answer = wire.answer
     if answer.is_whole:
-        assert answer.body.endswith((STOP, ERROR))
+        assert answer.body.endswith(ENDS)
         assert fault.name in ("wait_sent", "wait_over"), "it came when all was said"
         assert stage.outcomes == ["completed"]
     elif answer.ended:
@@ -73,7 +74,7 @@ class TestFaults:
         return fault.struck
 
     async def tell(self, story: Story, fault: Fault) -> None:
-        stage = Stage()
+        stage = Stage(upstream={"kind": story.kind, "on_down": "hold"})
         if story.waits:
             await begin_first(stage)
         with fault.installed():
@@ -84,8 +85,9 @@ class TestFaults:
         wire.leave()
         stage.set_cap(1)
         if story.waits:
-            stage.calls[0].end(STOP)
+            stage.calls[0].end(stage.calls[0].spoken.rest)
         await pass_time(1)
+        stage.services.admission.set_endpoint(UPSTREAM, UPSTREAM, up=True)
         stage.check_empty()
         await probe_cap(stage)
         stage.check_over()

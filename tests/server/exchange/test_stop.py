@@ -2,6 +2,7 @@
 
 import pytest
 from hands import START, STOP
+from virtual_loop import turns
 
 from tests.server.house import logged
 from tests.server.schedule import UPSTREAM_ERROR
@@ -108,6 +109,23 @@ class TestStop:
             stage.check_over()
 
         play(main())
+
+
+@pytest.mark.parametrize("after", range(6))
+def test_in_any_turn_after_its_server_turned_out_to_be_down(after: int) -> None:
+    """It stands in the line again, and its outcome is the stop's."""
+
+    async def main() -> None:
+        stage = Stage(upstream={"on_down": "hold"})
+        wire = await connecting(stage)
+        stage.calls[0].refuse(is_told_first=True)
+        await turns(after)
+        stage.exchange_of(wire).stop(STOPPING)
+        await settle()
+        assert (stage.outcomes, stage.figures.waiting, stage.figures.running) == (["refused"], 0, 0)
+        check_refused(wire)
+
+    play(main())
 
 
 @pytest.mark.parametrize("second", ["leave", "stop"])

@@ -146,6 +146,24 @@ class TestClientStalled:
 
         play(main())
 
+    def test_who_does_not_take_its_error_is_cut(self) -> None:
+        async def main() -> None:
+            stage = PassStage(server={"client_stall_timeout": 5})
+            first = await stage.occupy()
+            wire = stage.connect()
+            wire.block()
+            wire.send(line(GATED, HERE + PATH, llmgate_max_wait="0"))
+            await settle()
+            assert (stage.outcomes, wire.gone) == (["queue_full"], False)
+            await pass_time(5.1)
+            assert wire.aborted
+            stage.calls[0].end(LAST)
+            await settle()
+            assert first.answer.is_whole
+            stage.check_over()
+
+        play(main())
+
     def test_who_reads_on_gets_all_of_it(self) -> None:
         async def main() -> None:
             stage = PassStage(server={"client_stall_timeout": 5})

@@ -79,14 +79,15 @@ class TestServerFaults:
 
         play(main())
 
-    def test_where_it_is_held_it_waits_until_its_server_is_back(self) -> None:
+    @pytest.mark.parametrize("is_told_first", [False, True])
+    def test_where_it_is_held_it_waits_until_its_server_is_back(self, is_told_first: bool) -> None:
         """In silence, in its old place, and nothing of it was sent before."""
 
         async def main() -> None:
             stage = PassStage(upstream={"on_down": "hold"})
             wire = await connecting(stage, GATED)
             other = stage.pass_on()
-            stage.calls[0].refuse()
+            stage.calls[0].refuse(is_told_first=is_told_first)
             await pass_time(100)
             assert (stage.taken, wire.received, stage.outcomes) == ((2, 0, 0), b"", [])
             assert not stage.gate.is_up(UPSTREAM)

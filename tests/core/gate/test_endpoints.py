@@ -1,0 +1,172 @@
+"""The rules of a gate with several servers behind it. Which of them takes the next one: tests/core/test_endpoints.py."""
+
+import pytest
+
+from llmgate.core.endpoints import EndpointStatistics
+from llmgate.core.events import Admitted, EndpointChanged, Limits, Mode
+from llmgate.core.gate import State
+from llmgate.core.line import Position
+
+TWO = {"one": 1, "two": 2}
+
+
+def went(*tickets):
+    """Where they run; "-" for one that does not."""
+    return " ".join(ticket.endpoint if ticket.state is State.RUNNING else "-" for ticket in tickets)
+
+
+def test_without_endpoints_there_is_one_called_as_the_upstream(bench):
+    b = bench(max_concurrent=2)
+    assert went(*b.enter("a", "b", "c")) == "reasoning reasoning -"
+    assert b.gate.endpoints() == {"reasoning": EndpointStatistics(0, in_flight=2)}
+    assert b.gate.is_up("reasoning")
+
+
+def test_the_least_busy_takes_the_next_one(bench):
+    b = bench(0, endpoints=TWO)
+    assert went(*b.enter("a", "b", "c", "d")) == "one two two -"
+    assert [event.endpoint for event in b.events() if isinstance(event, Admitted)] == ["one", "two", "two"]
+
+
+@pytest.mark.parametrize("leaver", [0, 1, 2])
+def test_a_slot_that_falls_free_anywhere_serves_the_head(bench, leaver):
+    b = bench(0, endpoints=TWO)
+    *running, head, _ = b.enter("a", "b", "c", "d", "e")
+    b.leave(running[leaver])
+    assert (went(head), b.line) == (running[leaver].endpoint, "e")
+
+
+def test_a_session_sticks_where_it_has_room(bench):
+    b = bench(0, endpoints={"one": 2, "two": 2})
+    (first,) = b.enter("a", session="s")
+    assert went(*b.enter("b"), *b.enter("c", "d", "e", session="s")) == "two one two -"
+    b.leave(first)
+    assert b.line == "", "one that waits does not wait for its own"
+
+
+def test_the_head_does_not_wait_for_the_endpoint_of_its_session(bench):
+    b = bench(0, endpoints={"one": 1, "two": 1})
+    _, other = b.enter("a", "b", session="s")
+    (head,) = b.enter("c", session="s")
+    b.now = 1.0
+    b.leave(other)
+    assert went(head) == "two"
+
+
+def test_max_concurrent_bounds_the_sum(bench):
+    b = bench(2, endpoints={"one": 2, "two": 2})
+    a, *rest = b.enter("a", "b", "c")
+    assert went(a, *rest) == "one two -"
+    b.gate.set_limits(Limits(max_concurrent=3), 0.0)
+    assert went(a, *rest) == "one two one"
+    assert went(*b.enter("d")) == "-"
+
+
+def test_max_concurrent_0_leaves_the_endpoints_their_own_caps(bench):
+    b = bench(0, endpoints={"one": 1, "two": 1})
+    assert went(*b.enter("a", "b", "c")) == "one two -"
+
+
+def test_one_that_is_down_takes_nothing_and_who_waits_goes_to_the_others(bench):
+    b = bench(0, endpoints=TWO)
+    b.set_down("one")
+    a, second, head = b.enter("a", "b", "c")
+    assert (went(a, second, head), b.gate.mode) == ("two two -", Mode.OPEN)
+    b.leave(a)
+    assert went(head) == "two"
+    (late,) = b.enter("d")
+    b.set_down("one", up=True)
+    assert went(late) == "one"
+
+
+def test_who_runs_where_it_went_down_goes_on_and_gives_its_slot_back_there(bench):
+    b = bench(0, endpoints=TWO)
+    (a,) = b.enter("a")
+    b.set_down("one")
+    assert a.state is State.RUNNING
+    b.leave(a)
+    assert b.gate.endpoints()["one"] == EndpointStatistics(1, up=False, in_flight=0, reason="it takes no connection")
+
+
+def test_requeued_from_one_that_is_down_it_runs_elsewhere_before_all_others(bench):
+    b = bench(0, endpoints=TWO)
+    a, second, _, _ = b.enter("a", "b", "c", "d")
+    b.set_down("one")
+    b.gate.requeue(a, 0.0)
+    assert (a.state, b.line) == (State.WAITING, "ad")
+    b.leave(second)
+    assert went(a) == "two"
+    b.set_down("one", up=True)
+    assert b.line == ""
+
+
+def test_all_down_everybody_waits_until_one_is_back(bench):
+    b = bench(0, endpoints=TWO)
+    b.set_down()
+    first, second, third = b.enter("a", "b", "c")
+    assert (b.line, b.gate.mode, b.gate.holds) == ("abc", Mode.HELD, True)
+    b.set_down("two", up=True)
+    assert (went(first, second, third), b.gate.mode) == ("two two -", Mode.OPEN)
+    assert b.story() == [
+        *["EndpointChanged", "EndpointChanged", "ModeChanged", "Queued a", "Queued b", "Queued c"],
+        *["EndpointChanged", "ModeChanged", "Admitted a", "Admitted b"],
+    ]
+
+
+def test_all_down_where_nothing_holds_all_are_tried(bench):
+    b = bench(0, endpoints=TWO, holds=False)
+    b.set_down()
+    a, second, third, fourth = b.enter("a", "b", "c", "d")
+    assert (went(a, second, third, fourth), b.gate.mode, b.gate.holds) == ("one two two -", Mode.OPEN, False)
+    assert b.gate.position(fourth, 0.0).state == ""
+    b.set_down("one", up=True)
+    b.leave(second)
+    assert went(fourth) == "-", "now only the one that is up takes anybody"
+
+
+def test_caps_of_endpoints_change_live(bench):
+    b = bench(0, endpoints=TWO)
+    a, _, _, fourth, fifth = b.enter("a", "b", "c", "d", "e")
+    b.events()
+    b.gate.set_endpoint("one", 1.0, max_concurrent=3)
+    assert went(fourth, fifth) == "one one"
+    b.gate.set_endpoint("one", 2.0, max_concurrent=1)
+    (sixth,) = b.enter("f")
+    b.leave(a)
+    b.leave(fourth)
+    assert (went(fifth, sixth), b.gate.endpoints()["one"].in_flight) == ("one -", 1)
+    b.leave(fifth)
+    assert went(sixth) == "one"
+    changes = [event for event in b.events() if isinstance(event, EndpointChanged)]
+    assert [(event.max_concurrent, event.old_max_concurrent) for event in changes] == [(3, 1), (1, 3)]
+
+
+def test_a_change_of_an_endpoint_is_told_once_with_what_it_was(bench):
+    b = bench(endpoints=TWO)
+    b.gate.set_endpoint("two", 1.0, up=False, reason="it takes no connection")
+    b.gate.set_endpoint("two", 2.0, up=False, reason="something else")
+    b.gate.set_endpoint("two", 3.0, max_concurrent=2)
+    b.gate.set_endpoint("two", 4.0, up=True, max_concurrent=1, reason="why ever")
+    about = "reasoning", "two"
+    assert b.events() == [
+        EndpointChanged(1, 1.0, *about, False, 2, True, 2, "it takes no connection"),
+        EndpointChanged(2, 4.0, *about, True, 1, False, 2, ""),
+    ]
+
+
+def test_a_change_of_the_cap_of_one_that_is_down_still_says_why_it_is(bench):
+    b = bench(endpoints=TWO)
+    b.set_down("two")
+    b.gate.set_endpoint("two", 1.0, max_concurrent=5)
+    assert b.events()[-1] == EndpointChanged(2, 1.0, "reasoning", "two", False, 5, False, 2, "it takes no connection")
+
+
+def test_a_position_says_when_the_server_is_not_there(bench):
+    b = bench(endpoints=TWO)
+    b.set_down()
+    (waits,) = b.enter("a")
+    assert b.gate.position(waits, 0.0) == Position(1, 1, 0, state="upstream_down")
+    b.gate.set_paused(True, 0.0)
+    assert (b.gate.mode, b.gate.position(waits, 0.0).state) == (Mode.PAUSED, "upstream_down")
+    b.set_down("one", up=True)
+    assert b.gate.position(waits, 0.0).state == ""

@@ -1,0 +1,496 @@
+"""What is broken on purpose: see test_mutations.py."""
+
+from types import ModuleType
+from typing import NamedTuple
+
+from llmgate.core import endpoints, events, gate, line, timers
+
+
+class Fault(NamedTuple):
+    """What is broken, in which module, and how."""
+
+    name: str
+    module: ModuleType
+    old: str
+    new: str
+
+
+FAULTS = [
+    # ---- I1 cap, I4 return
+    Fault(
+        "a draining slot is not counted",
+        gate,
+        "(cap == 0 or self._in_flight < cap)",
+        "(cap == 0 or self.statistics().running < cap)",
+    ),
+    Fault(
+        "leaving twice frees two slots",
+        gate,
+        "                self._release(ticket, now, None)\n        self._settle(now)",
+        "                self._release(ticket, now, None)\n"
+        "            case State.GONE:\n"
+        "                self._in_flight -= 1\n"
+        "        self._settle(now)",
+    ),
+    Fault(
+        "a lowered cap is ignored",
+        gate,
+        "cap = self._limits.max_concurrent",
+        "cap = self._highest = max(self._limits.max_concurrent, getattr(self, '_highest', 0))",
+    ),
+    Fault(
+        "one more than the cap runs",
+        gate,
+        "self._in_flight < cap",
+        "self._in_flight <= cap",
+    ),
+    Fault(
+        "a slot is not given back",
+        gate,
+        "        self._in_flight -= 1\n        self._endpoints",
+        "        self._in_flight -= outcome is not None\n        self._endpoints",
+    ),
+    Fault(
+        "a requeued one keeps its slot",
+        gate,
+        "            self._in_flight -= 1\n            self._endpoints",
+        "            self._endpoints",
+    ),
+    # ---- I2 order
+    Fault(
+        "a newcomer stands in front",
+        gate,
+        "        self._line.append(ticket)\n",
+        "        self._line.push_front(ticket)\n",
+    ),
+    Fault(
+        "a newcomer overtakes whom a late timer made room for",
+        gate,
+        "        self._settle(now)\n        if self._closed:",
+        "        if self._closed:",
+    ),
+    Fault(
+        "a requeued one goes to the end",
+        gate,
+        "            self._stand_by_order(ticket)\n",
+        "            self._line.append(ticket)\n",
+    ),
+    Fault(
+        "a requeued one goes to the very front",
+        gate,
+        "            self._stand_by_order(ticket)\n",
+        "            self._line.push_front(ticket)\n",
+    ),
+    Fault(
+        "those before a requeued one are turned round",
+        gate,
+        "for earlier in reversed(ahead):",
+        "for earlier in ahead:",
+    ),
+    Fault(
+        "a moved one keeps its order",
+        gate,
+        "            ticket.order = self._first_order\n",
+        "",
+    ),
+    # ---- I3 work conserving
+    Fault(
+        "leave admits nobody",
+        gate,
+        "                self._release(ticket, now, None)\n        self._settle(now)",
+        "                self._release(ticket, now, None)",
+    ),
+    Fault(
+        "only one is admitted at a time",
+        gate,
+        "        while self._line:\n            if not (self",
+        "        if self._line:\n            if not (self",
+    ),
+    Fault(
+        "a raised cap wakes nobody",
+        gate,
+        "            self._set_stall_due()\n        self._settle(now)",
+        "            self._set_stall_due()",
+    ),
+    Fault(
+        "the end of a pause wakes nobody",
+        gate,
+        "        self._paused = paused\n        self._change_mode(now)\n        self._settle(now)",
+        "        self._paused = paused\n        self._change_mode(now)",
+    ),
+    Fault(
+        "the end of a hold ends a pause",
+        gate,
+        "            self._note_endpoint(name, old, now)\n",
+        "            self._note_endpoint(name, old, now)\n            self._paused = self._paused and not up\n",
+    ),
+    # ---- I6 one outcome, numbered events that fold to the statistics
+    Fault(
+        "a draining one drains again",
+        gate,
+        "        elif ticket.state is State.RUNNING:\n            ticket.state = State.DRAINING",
+        "        elif ticket.state is not State.GONE:\n            ticket.state = State.DRAINING",
+    ),
+    Fault(
+        "a released one is told again when it has drained",
+        gate,
+        "            case State.DRAINING:\n                self._release(ticket, now, None)",
+        "            case State.DRAINING:\n                self._release(ticket, now, outcome)",
+    ),
+    Fault(
+        "a number is left out",
+        gate,
+        "        self._note(Refused(self._next(),",
+        "        self._next()\n        self._note(Refused(self._next(),",
+    ),
+    Fault(
+        "a requeued one counts as admitted twice",
+        events,
+        "                self._waiting += 1\n                self._admitted -= 1",
+        "                self._waiting += 1",
+    ),
+    # ---- limits and deadlines
+    Fault(
+        "max_queued is off by one",
+        gate,
+        "len(self._line) >= limit)",
+        "len(self._line) > limit)",
+    ),
+    Fault(
+        "max_wait 0 waits",
+        gate,
+        "(max_wait is not None and max_wait <= 0)",
+        "(max_wait is not None and max_wait < 0)",
+    ),
+    Fault(
+        "max_wait lengthens the wait",
+        gate,
+        "return now + min(waits) if waits",
+        "return now + max(waits) if waits",
+    ),
+    Fault(
+        "one out of time is admitted",
+        gate,
+        "        self._handle_due(now)\n        match ticket.state:",
+        "        match ticket.state:",
+    ),
+    Fault(
+        "one requeued out of time is admitted",
+        gate,
+        "            self._timers.set(ticket, ticket.deadline)\n            self._handle_due(now)\n",
+        "            self._timers.set(ticket, ticket.deadline)\n",
+    ),
+    Fault(
+        "one requeued waits for ever",
+        gate,
+        "            self._timers.set(ticket, ticket.deadline)\n            self._handle_due(now)\n",
+        "",
+    ),
+    Fault(
+        "release_at is forgotten",
+        gate,
+        "            self._timers.set(ticket, release_at)\n",
+        "",
+    ),
+    Fault(
+        "a deadline is handled a moment late",
+        timers,
+        "while self._heap and self._heap[0][0] <= now:",
+        "while self._heap and self._heap[0][0] < now:",
+    ),
+    # ---- timers
+    Fault(
+        "a dead timer is resurrected",
+        timers,
+        "return entry[2].timer is not entry",
+        "return entry[2].timer is None",
+    ),
+    Fault(
+        "the timer of an admitted one lives on",
+        gate,
+        "        self._timers.drop(ticket)\n        self._admit(",
+        "        self._admit(",
+    ),
+    Fault(
+        "the live are struck out with the dead",
+        timers,
+        "[entry for entry in self._heap if not self._is_dead(entry)]",
+        "[entry for entry in self._heap if self._is_dead(entry)]",
+    ),
+    Fault(
+        "struck out, the timers are no heap any more",
+        timers,
+        "            heapq.heapify(self._heap)\n",
+        "            self._heap.reverse()\n",
+    ),
+    Fault(
+        "dead timers are kept",
+        timers,
+        "        self._dead += 1\n        self._strike_out_dead()\n",
+        "        self._dead += 1\n",
+    ),
+    Fault(
+        "a dead timer is the next deadline",
+        timers,
+        "while self._heap and self._is_dead(self._heap[0]):",
+        "while False:",
+    ),
+    Fault(
+        "an earlier timer is not looked for",
+        timers,
+        "            self.soonest = self._heap[0][0]\n",
+        "            self.soonest = due\n",
+    ),
+    Fault(
+        "after one that was due nothing is due any more",
+        timers,
+        "        self.soonest = self._heap[0][0] if self._heap else math.inf",
+        "        self.soonest = math.inf",
+    ),
+    # ---- several endpoints
+    Fault(
+        "an endpoint is not given back on release",
+        gate,
+        "        self._endpoints.give_back(ticket.endpoint)\n        self._stuck_since",
+        "        self._stuck_since",
+    ),
+    Fault(
+        "an endpoint is not given back on requeue",
+        gate,
+        "            self._endpoints.give_back(ticket.endpoint)\n            ticket.state",
+        "            ticket.state",
+    ),
+    Fault(
+        "an endpoint that is down takes one",
+        endpoints,
+        "        self._usable = those_up if those_up or self.holds else list(self._caps)",
+        "        self._usable = list(self._caps) if those_up or not self.holds else []",
+    ),
+    Fault(
+        "all down, nobody is tried though nothing holds",
+        endpoints,
+        "those_up if those_up or self.holds else list(self._caps)",
+        "those_up",
+    ),
+    Fault(
+        "a session sticks to an endpoint without room",
+        endpoints,
+        "if last in self._usable and self._has_room(last):",
+        "if last in self._usable:",
+    ),
+    Fault(
+        "a session sticks to an endpoint that is down",
+        endpoints,
+        "if last in self._usable and self._has_room(last):",
+        "if last is not None and self._has_room(last):",
+    ),
+    Fault(
+        "a session does not stick",
+        endpoints,
+        "            self._remember(session, name)\n",
+        "            pass\n",
+    ),
+    Fault(
+        "the session that came last is forgotten first",
+        endpoints,
+        "        self._sessions.move_to_end(session)\n",
+        "",
+    ),
+    Fault(
+        "the least busy one has the fewest in flight, whatever its cap",
+        endpoints,
+        "return self._in_flight[name] / (self._caps[name] or 1)",
+        "return self._in_flight[name]",
+    ),
+    Fault(
+        "the last named among equals comes first",
+        endpoints,
+        "min(filter(self._has_room, self._usable), key",
+        "min(filter(self._has_room, reversed(self._usable)), key",
+    ),
+    Fault(
+        "an endpoint's own cap is ignored",
+        endpoints,
+        "return not cap or self._in_flight[name] < cap",
+        "return True",
+    ),
+    Fault(
+        "the only one that is up has no cap",
+        endpoints,
+        "        if cap and self._in_flight[name] >= cap:",
+        "        if cap and self._in_flight[name] >= cap and len(usable) > 1:",
+    ),
+    Fault(
+        "the sum does not count where endpoints have caps",
+        gate,
+        "        cap = self._limits.max_concurrent\n",
+        "        capped = any(it.max_concurrent for it in self.endpoints().values())\n"
+        "        cap = 0 if capped else self._limits.max_concurrent\n",
+    ),
+    Fault(
+        "a hold is ignored",
+        gate,
+        "        self._stands = self._paused or self._endpoints.held",
+        "        self._stands = self._paused",
+    ),
+    Fault(
+        "an endpoint that comes back wakes nobody",
+        gate,
+        "            self._change_mode(now)\n        self._settle(now)\n\n    def raise_alarm",
+        "            self._change_mode(now)\n\n    def raise_alarm",
+    ),
+    Fault(
+        "an endpoint that changes nothing is told",
+        gate,
+        "        if changed:\n            self._note_endpoint",
+        "        if True:\n            self._note_endpoint",
+    ),
+    Fault(
+        "one requeued after all were dismissed waits on",
+        gate,
+        "            if self._dismisses and ticket.state is State.WAITING:\n"
+        '                self._leave_line(ticket, now, "refused")\n',
+        "",
+    ),
+    Fault(
+        "one requeued is refused though who waits is served",
+        gate,
+        "self._dismisses = self._dismisses or dismiss",
+        "self._dismisses = True",
+    ),
+    # ---- alarms
+    Fault(
+        "a stall begins anew with each arrival",
+        gate,
+        "            self._queue(ticket, now, max_wait)\n",
+        "            self._queue(ticket, now, max_wait)\n            self._stuck_since = None\n",
+    ),
+    Fault(
+        "a stall begins with the second arrival",
+        gate,
+        "            if self._stuck_since is None:\n                self._watch_for_a_stall(now)\n        else:",
+        "        else:",
+    ),
+    Fault(
+        "a release does not end a stall",
+        gate,
+        "        if self._stuck_since is not None:\n            self._end_stall(now)\n        self._note(",
+        "        self._note(",
+    ),
+    Fault(
+        "a stall is cleared when somebody leaves the line",
+        gate,
+        "        self._line.remove(ticket)\n        self._timers.drop(ticket)\n        ticket.state = State.GONE",
+        "        self._line.remove(ticket)\n        self._timers.drop(ticket)\n        ticket.state = State.GONE\n"
+        "        self._end_stall(now)",
+    ),
+    Fault(
+        "a stall outlives the last who waits",
+        gate,
+        "        if self._stuck_since is not None:\n            self._end_stall(now)\n\n    def _admit_head",
+        "\n    def _admit_head",
+    ),
+    Fault(
+        "a paused gate is stalled",
+        gate,
+        "        if not self._stands:\n            self._stuck_since",
+        "        if True:\n            self._stuck_since",
+    ),
+    Fault(
+        "a stall goes on through a pause",
+        gate,
+        "        if self._stands:\n            self._end_stall(now)\n",
+        "",
+    ),
+    Fault(
+        "a stall is told at each call",
+        gate,
+        '"stalled", text))\n        self._stall_due = math.inf\n',
+        '"stalled", text))\n',
+    ),
+    Fault(
+        "a stall is told again when the limits change",
+        gate,
+        ' or "stalled" in self._tally.alarms:',
+        ":",
+    ),
+    Fault(
+        "a changed stall_alarm does not count for a stall that has begun",
+        gate,
+        "            self._set_stall_due()\n        self._settle(now)",
+        "        self._settle(now)",
+    ),
+    Fault(
+        "nobody wakes up for a stall",
+        gate,
+        "due, stall = self._timers.next(), self._stall_due",
+        "due, stall = self._timers.next(), math.inf",
+    ),
+    Fault(
+        "a stall is told late",
+        gate,
+        "if self._stall_due <= now:",
+        "if self._stall_due < now:",
+    ),
+    Fault(
+        "those who expire leave their stall to one who is requeued",
+        gate,
+        "        if not self._line:\n            self._end_stall(now)\n",
+        "",
+    ),
+    Fault(
+        "the text of an alarm stays the first one",
+        gate,
+        "if self._tally.alarms.get(alarm) != text:",
+        "if alarm not in self._tally.alarms:",
+    ),
+    Fault(
+        "an alarm that is not raised is cleared",
+        gate,
+        "        if alarm in self._tally.alarms:\n",
+        "        if True:\n",
+    ),
+    # ---- I7 positions, and the line under them
+    Fault(
+        "a position counts one who left",
+        line,
+        "        self._add(index, -1)\n",
+        "",
+    ),
+    Fault(
+        "a position is counted from 0",
+        line,
+        "index = self._index[member] + 1",
+        "index = self._index[member]",
+    ),
+    Fault(
+        "the tree is not carried on to its end",
+        line,
+        "        while index < size:",
+        "        while index < size - 1:",
+    ),
+    Fault(
+        "a line laid out anew counts nobody",
+        line,
+        "        for index in self._index.values():\n            self._add(index, 1)\n",
+        "",
+    ),
+    Fault(
+        "the head stays on a hole",
+        line,
+        "        elif index == self._head:\n            self._skip_holes()\n",
+        "        elif not self._index:\n            self._skip_holes()\n",
+    ),
+    Fault(
+        "an empty line does not start over",
+        line,
+        "            self._head = self._tail = _SMALLEST // 4\n",
+        "",
+    ),
+    Fault(
+        "a long line's array is kept",
+        line,
+        "if len(self._members) > max(_SMALLEST, _SPARSE * len(self._index)):",
+        "if False:",
+    ),
+]
