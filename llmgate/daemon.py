@@ -217,10 +217,6 @@ class Daemon:
         self._journal.apply(event)
         self._feed.apply(event, record)
 
-    def _on_back(self, endpoint: str) -> None:
-        """It may be another version now."""
-        self._discovery.ask_again(endpoint)
-
     def _on_routes(self) -> None:
         self._services.routes = self._discovery.routes()
 

@@ -281,7 +281,7 @@ class Exchange:
         body = await answer.read(LARGEST_ERROR)
         server = self._server
         if server is not None and is_no_such_path(answer.status, body) and may_be_learnt(way.path, server.speech):
-            server.speech.messages = False
+            server.speech.messages = None if server.speech.messages else False  # one that knew it is asked once more
             return Verdict.OTHER_WAY
         if is_loading(answer.status, body) and place.requeue(LOADING_MODEL):
             return Verdict.AGAIN

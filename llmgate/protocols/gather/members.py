@@ -10,7 +10,7 @@ from llmgate.protocols.decoding import decoded
 
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _BEGIN = re.compile(rb"[ \t\r\n]*\{[ \t\r\n]*")
-_KEY = re.compile(rb'("[^"\\]*(?:\\.[^"\\]*)*")[ \t\r\n]*:[ \t\r\n]*')
+_KEY = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"[ \t\r\n]*:[ \t\r\n]*')
 _NEXT = re.compile(rb"[ \t\r\n]*[,}][ \t\r\n]*")
 
 
@@ -68,14 +68,13 @@ def read_members(body: bytes) -> Members | None:
         return None
     at: dict[str, Member] = {}
     place = begin.end()
-    for key, value in values.items():
+    for key, value in values.items():  # of a key that is there twice the last value, at its first place
         found = _KEY.match(body, place)
-        if not found or msgspec.json.decode(found[1]) != key:
+        start = found.end() if found else 0
+        end = start + len(memoryview(value))
+        if body[start:end] != bytes(value):
             return None
-        end = found.end() + len(memoryview(value))
+        at[key] = Member(start, end, value)
         after = _NEXT.match(body, end)
-        if not after or body[found.end() : end] != bytes(value):
-            return None
-        at[key] = Member(found.end(), end, value)
-        place = after.end()
+        place = after.end() if after else 0
     return Members(body, begin.end(), at) if place == len(body) else None

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from anthropic_message import seen_in
 from gateprocess import MESSAGES, request_body
-from hands import CHAT_SPOKEN
+from hands import CHAT_SPOKEN, MESSAGES_SPOKEN
 from rawclient import name_of, post
 from virtual_loop import turns
 
@@ -127,6 +127,28 @@ class TestLearnt:
             await connecting_again(stage)
             await play_on(stage)
             assert targets(stage) == [DIRECT, TRANSLATED] * 2
+            stage.check_over()
+
+        play(main())
+
+    @pytest.mark.parametrize("again", [True, False], ids=["refuses again", "was wrong"])
+    def test_one_that_knew_the_path_is_asked_once_more(self, again: bool) -> None:
+        """One odd answer of a server that speaks Messages must not translate everything from then on."""
+
+        async def main() -> None:
+            stage = Stage()
+            stage.speech.messages = True
+            wire = stage.ask(stream=False)
+            await settle()
+            await refuse(stage.calls[0])
+            if again:
+                await refuse(stage.calls[1])
+            await begin(stage.calls[-1], 200)
+            stage.calls[-1].end(CHAT_SPOKEN.whole if again else MESSAGES_SPOKEN.whole)
+            await settle()
+            assert targets(stage) == [DIRECT, DIRECT] + [TRANSLATED] * again
+            assert (wire.answer.status, stage.outcomes) == (200, ["completed"])
+            assert stage.speech.messages is (False if again else None)
             stage.check_over()
 
         play(main())
