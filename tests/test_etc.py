@@ -5,11 +5,10 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-from pydantic_core import PydanticUndefined
+from pydantic import BaseModel, ValidationError
 
 from llmgate.config.load import load
-from llmgate.config.settings import Settings, UpstreamSettings
+from llmgate.config.settings import EndpointSettings, Settings, UpstreamSettings
 
 ROOT = Path(__file__).parent.parent
 EXAMPLE = ROOT / "etc" / "llmgate.toml"
@@ -17,7 +16,7 @@ MINIMAL = ROOT / "etc" / "llmgate-minimal.toml"
 PAGE = ROOT / "man" / "llmgate.toml.5"
 
 # A comment of prose has a blank after its "#"; a commented key has none.
-_KEY_COMMENT = re.compile(r"^#(?=[^ #\n])|^#(?=  \")", re.MULTILINE)
+_KEY_COMMENT = re.compile(r"^#(?=[^ #\n])|^#(?=  [\"{])", re.MULTILINE)
 
 # man-pages(7), "Sections within a manual page".
 _HEADINGS = [
@@ -28,7 +27,7 @@ _HEADINGS = [
 
 
 def model_keys() -> dict[tuple[str, str], Any]:
-    """Every key by section, with its default; PydanticUndefined where it is required."""
+    """Every key by section, with its default."""
     models: dict[str, Any] = {name: field.annotation for name, field in Settings.model_fields.items()}
     models["upstreams"] = UpstreamSettings
     found: dict[tuple[str, str], Any] = {}
@@ -38,8 +37,19 @@ def model_keys() -> dict[tuple[str, str], Any]:
     return found
 
 
+def missing_keys(upstream: dict[str, Any]) -> set[tuple[str, str]]:
+    """The keys that this upstream lacks."""
+    try:
+        Settings.model_validate({"upstreams": {"a": upstream}})
+    except ValidationError as error:
+        return {("upstreams", str(each["loc"][-1])) for each in error.errors() if each["type"] == "missing"}
+    return set()
+
+
 KEYS = model_keys()
-REQUIRED = {key for key, default in KEYS.items() if default is PydanticUndefined}
+REQUIRED = missing_keys({})
+# What one of two must say has no default to be shown.
+SHOWN = {key: default for key, default in KEYS.items() if key not in REQUIRED | {("upstreams", "endpoints")}}
 
 
 def file_keys(text: str) -> dict[tuple[str, str], Any]:
@@ -73,7 +83,7 @@ def page_keys(source: str) -> dict[tuple[str, str], str]:
 
 
 def _default(item: str) -> str:
-    if "\nRequired.\n" in item:
+    if re.search(r"^Required[.,]", item, re.MULTILINE):
         return "required"
     listed = re.search(r"^Default:\n\.Bd -literal -compact\n((?:[a-z_-]+\n)+)\.Ed$", item, re.MULTILINE)
     if listed:
@@ -93,16 +103,15 @@ def test_the_example_names_every_key_and_no_other() -> None:
 
 def test_the_example_shows_the_defaults() -> None:
     written = as_model(file_keys(_KEY_COMMENT.sub("", EXAMPLE.read_text())))
-    assert {key: value for key, value in written.items() if key not in REQUIRED} == {
-        key: default for key, default in KEYS.items() if key not in REQUIRED
-    }
+    assert {key: value for key, value in written.items() if key in SHOWN} == SHOWN
 
 
 def test_the_example_can_be_used_with_every_key_in_force(tmp_path: Path) -> None:
     file = tmp_path / "llmgate.toml"
     file.write_text(_KEY_COMMENT.sub("", EXAMPLE.read_text()))
     found = load(file, environ={})
-    assert found.settings.upstreams.keys() == {"reasoning"}
+    assert found.settings.upstreams.keys() == {"reasoning", "pool"}
+    assert len(found.settings.upstreams["pool"].all_endpoints) == 2
     assert found.warnings == ()
 
 
@@ -128,9 +137,23 @@ def test_the_page_names_every_key_and_no_other() -> None:
 
 def test_the_page_tells_the_defaults() -> None:
     told = page_keys(PAGE.read_text())
-    assert {key for key, default in told.items() if default == "required"} == REQUIRED
-    written = {key: tomllib.loads(f"x = {text}")["x"] for key, text in told.items() if key not in REQUIRED}
-    assert as_model(written) == {key: default for key, default in KEYS.items() if key not in REQUIRED}
+    assert {key for key, default in told.items() if default == "required"} == KEYS.keys() - SHOWN.keys()
+    written = {key: tomllib.loads(f"x = {text}")["x"] for key, text in told.items() if key in SHOWN}
+    assert as_model(written) == SHOWN
+
+
+def test_with_endpoints_nothing_else_is_required() -> None:
+    assert {key for _, key in REQUIRED} == {"url", "max_concurrent"}
+    assert missing_keys({"endpoints": [{"url": "http://h", "max_concurrent": 1}]}) == set()
+
+
+def test_file_and_page_name_every_key_of_an_endpoint() -> None:
+    (shown,) = re.findall(r"^#endpoints = \[\n((?:#  .*\n)+)#\]$", EXAMPLE.read_text(), re.MULTILINE)
+    (told,) = re.findall(r"^endpoints = \[\n((?:  .*\n)+)\]$", PAGE.read_text(), re.MULTILINE)
+    for text in (shown.replace("#", ""), told):
+        endpoints = tomllib.loads(f"endpoints = [{text}]")["endpoints"]
+        assert [endpoint.keys() for endpoint in endpoints] == [EndpointSettings.model_fields.keys()] * 2
+        assert UpstreamSettings.model_validate({"endpoints": endpoints}).all_endpoints[0].max_concurrent == 4
 
 
 def test_what_the_page_calls_a_key_is_one() -> None:

@@ -37,3 +37,13 @@ def test_elsewhere_it_is_documentation_only() -> None:
 def test_the_demo_can_be_told_where_to_listen() -> None:
     assert planned("demo").rstrip().endswith("llmgate demo")
     assert "llmgate demo --listen 127.0.0.1:8081" in planned("demo", "LISTEN=127.0.0.1:8081")
+
+
+@pytest.mark.parametrize(
+    "fetched", ["npm-cli.js", "requirements/clients/langchain.txt", "requirements/clients/litellm.txt"]
+)
+def test_only_the_slow_tests_fetch_what_is_big(fetched: str) -> None:
+    """`make test` on a fresh machine stays quick."""
+    fresh = "VENV=.no-such-venv"
+    assert fetched not in planned("test", fresh)
+    assert fetched in planned("slow", fresh)

@@ -241,7 +241,8 @@ class Exchange:
         self._answer_status = 0
         call = self._call(way, server, stream=stream)
         place.hand_over()
-        server.traffic.sent(self._id, time.monotonic())
+        if stream or self._gathering is not None:  # the head of any other answer comes with its end, and tells nothing
+            server.traffic.sent(self._id, time.monotonic())
         try:
             async with call as answer:
                 server.traffic.answered(self._id)

@@ -113,7 +113,7 @@ class Passage:
         self._place: Place | None = None
         """None, too, where it needs none."""
         self._requeued = False
-        """The call that just failed sent nothing: the request stands in the line again."""
+        """Of a call that sent nothing: the request stands in the line again."""
         self._server: Upstream | None = None
         """Whom it was sent to last."""
         self._relay: Relay | None = None
@@ -204,7 +204,6 @@ class Passage:
         except UpstreamDown:
             if not self._requeued:
                 raise
-            self._requeued = False
             return False
         return True
 

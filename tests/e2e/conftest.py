@@ -4,6 +4,8 @@ Its upstreams differ in their limits and all lead to the same port, on which a t
 needs a daemon of its own makes a GateProcess.
 """
 
+import asyncio
+import socket
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -26,20 +28,31 @@ UPSTREAMS = {
 
 
 @pytest.fixture(scope="session")
-def upstream_port() -> Iterator[int]:
-    """Where the upstreams of `gate` are: refused until a test listens there."""
+def listening() -> Iterator[socket.socket]:
+    """Where the upstreams of `gate` are. It listens all along: the daemon must not find them down between two tests."""
     with hold_port() as holder:
-        yield int(holder.getsockname()[1])
+        holder.listen(1024)
+        yield holder
 
 
 @pytest.fixture(scope="session")
-def daemon(tmp_path_factory: pytest.TempPathFactory, upstream_port: int) -> Iterator[GateProcess]:
+def daemon(tmp_path_factory: pytest.TempPathFactory, listening: socket.socket) -> Iterator[GateProcess]:
     allow_many_files()
-    url = f"http://127.0.0.1:{upstream_port}"
-    upstreams = {name: {"url": url, "release_timeout": "5ms", **limits} for name, limits in UPSTREAMS.items()}
+    url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    upstreams = {
+        name: {"url": url, "release_timeout": "5ms", "on_down": "fail", **limits} for name, limits in UPSTREAMS.items()
+    }
     settings = {"admin": {"history": 20_000}, "server": {"max_body": "1MiB"}, "upstreams": upstreams}
     with GateProcess(tmp_path_factory.mktemp("gate"), settings) as gate:
+        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+            runner.run(let_it_ask(gate, listening))
         yield gate
+
+
+async def let_it_ask(gate: GateProcess, listening: socket.socket) -> None:
+    """Until the daemon knows what kind of servers its upstreams are, so that no test meets what it says of that."""
+    async with Hands(listening=listening):
+        await gate.wait(lambda: gate.log.count(" speaks Messages") == len(UPSTREAMS))
 
 
 @pytest.fixture(autouse=True)
@@ -60,9 +73,9 @@ async def gate(daemon: GateProcess, hands: Hands) -> AsyncIterator[GateProcess]:
 
 
 @pytest.fixture
-async def hands(upstream_port: int) -> AsyncIterator[Hands]:
+async def hands(listening: socket.socket) -> AsyncIterator[Hands]:
     """The server behind all upstreams of `gate`."""
-    async with Hands(upstream_port) as server:
+    async with Hands(listening=listening) as server:
         yield server
 
 

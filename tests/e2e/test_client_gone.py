@@ -18,6 +18,7 @@ WAYS: dict[str, Callable[[Client], None]] = {"FIN": Client.fin, "RST": Client.re
 async def test_a_streaming_client_that_leaves_the_queue_is_gone_at_once(
     gate: GateProcess, hands: Hands, leave: Callable[[Client], None]
 ) -> None:
+    """F01 to F03."""
     first = await gate.ask("one", metadata={"user_id": "1"})
     running = await hands.turn()
     second = await gate.ask("one", metadata={"user_id": "2"})
@@ -41,6 +42,7 @@ async def test_a_streaming_client_that_leaves_the_queue_is_gone_at_once(
 
 
 async def test_a_half_closed_connection_is_closed_without_half_an_answer(gate: GateProcess, hands: Hands) -> None:
+    """F03."""
     await gate.ask("one")
     running = await hands.turn()
     waiting = await gate.ask("one", stream=False)
@@ -54,6 +56,7 @@ async def test_a_half_closed_connection_is_closed_without_half_an_answer(gate: G
 async def test_a_client_without_a_stream_that_leaves_the_queue_is_gone_at_once(
     gate: GateProcess, hands: Hands, leave: Callable[[Client], None]
 ) -> None:
+    """F04."""
     await gate.ask("one")
     running = await hands.turn()
     waiting = await gate.ask("one", stream=False)
@@ -71,6 +74,7 @@ async def test_a_client_without_a_stream_that_leaves_the_queue_is_gone_at_once(
 async def test_a_client_that_pipelined_a_second_request_is_seen_to_leave(
     gate: GateProcess, hands: Hands, leave: Callable[[Client], None], segments: int
 ) -> None:
+    """F05."""
     await gate.ask("one")
     running = await hands.turn()
     for _ in range(5):
@@ -127,7 +131,7 @@ async def test_a_client_that_leaves_before_the_headers_frees_its_slot(gate: Gate
 
 
 async def test_clients_that_leave_just_as_their_slot_falls_free_lose_none(gate: GateProcess, hands: Hands) -> None:
-    """500 rounds: one leaves within a millisecond of the moment when its turn comes; the next one must have its own."""
+    """F07: 500 rounds: one leaves within a millisecond of its turn; the next one must have its own."""
     dice = random.Random(7)
     current = await gate.ask("one")
     turn = await hands.turn()
@@ -181,7 +185,7 @@ async def test_after_such_a_storm_the_cap_is_what_it_was(gate: GateProcess, hand
 
 
 async def test_clients_that_leave_after_the_last_event_cost_nothing(gate: GateProcess, hands: Hands) -> None:
-    """300 rounds: gone between message_stop and the end of the body."""
+    """F12: 300 rounds: gone between message_stop and the end of the body."""
     for _ in range(300):
         client = await gate.ask("one")
         turn = await hands.turn()
@@ -205,6 +209,7 @@ def flood() -> bytes:
 async def test_a_client_that_reads_nothing_and_then_leaves_frees_its_slot(
     gate: GateProcess, hands: Hands, flood: bytes
 ) -> None:
+    """F14."""
     client = await Client.connect(gate.port, receive_buffer=4096)
     client.post(MESSAGES, request_body("one"))
     turn = await hands.turn()
@@ -232,6 +237,7 @@ async def send_until_blocked(say: Callable[..., object], piece: bytes) -> int:
 
 
 async def test_a_client_that_stops_reading_is_cut_and_the_others_go_on(folder: Path, flood: bytes) -> None:
+    """F15."""
     async with Hands() as hands:
         upstream = {"url": hands.url, "models": ["m"], "max_concurrent": 2, "release_timeout": 0}
         settings = {"server": {"client_stall_timeout": "700ms"}, "upstreams": {"a": upstream}}
@@ -260,6 +266,7 @@ async def test_a_client_that_stops_reading_is_cut_and_the_others_go_on(folder: P
 
 
 async def test_a_queued_client_that_reads_nothing_keeps_its_place(folder: Path) -> None:
+    """F15."""
     async with Hands() as hands:
         upstream = {"url": hands.url, "models": ["m"], "max_concurrent": 1}
         settings = {

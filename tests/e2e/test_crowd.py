@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 from gateprocess import GateProcess, allow_many_files
-from hands import ANSWER, STREAM_HEAD, WHOLE, chunk
+from hands import ANSWER, STREAM_HEAD, WHOLE, answer_to_question, chunk, is_question
 from puppet import Connection, Puppet
 from rawclient import Client, CutOff, names_of, positions_of
 
@@ -26,6 +26,9 @@ class CountingServer(Puppet):
     async def _serve(self, connection: Connection) -> None:
         while True:
             request = await connection.read_request()
+            if is_question(request):
+                await connection.send(answer_to_question(request))
+                continue
             fields = json.loads(request.body)
             self.came.append(fields["metadata"]["user_id"])
             self.running += 1

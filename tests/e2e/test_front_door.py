@@ -154,7 +154,7 @@ async def test_one_model_is_shown_by_its_name(gate: GateProcess) -> None:
     )
     status, document = gate.get("/llm/v1/models/unknown")
     assert status == 404
-    assert_openai_error(document, "NOT_FOUND")
+    assert_openai_error(document, "UNKNOWN_MODEL")
 
 
 async def test_it_says_that_it_lives_and_takes_requests(gate: GateProcess) -> None:

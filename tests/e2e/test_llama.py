@@ -6,12 +6,15 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import anthropic
 import pytest
 from anthropic_check import faults_of, text_of, without_queue
 from gateprocess import CHAT, MESSAGES, GateProcess
-from hands import free_port
+from hands import Hands, free_port
 from llamaserver import MODEL, DeferredWatch, LlamaServer, assemble_model, is_supported
 from rawclient import Client, data_of, name_of, names_of, positions_of
+
+from tests.server.house import UPSTREAM, House
 
 pytestmark = pytest.mark.skipif(not is_supported(), reason="the llama-server package is for Linux on x86_64")
 
@@ -207,7 +210,7 @@ async def test_auto_takes_its_parallel_and_its_models(folder: Path, model: Path)
         gate = stack.enter_context(GateProcess(folder, command=command.split()))
         watch = stack.enter_context(DeferredWatch(server))
         await gate.wait(lambda: gate.upstream("llama")["max_concurrent"] == 2)
-        await gate.wait(lambda: gate.get(f"/llm/v1/models/{MODEL}")[0] == 200)
+        await gate.wait(lambda: gate.get("/llm/v1/models")[1]["data"] != [])
         assert [entry["id"] for entry in gate.get("/llm/v1/models")[1]["data"]] == [MODEL]
         running = [await tell(gate, MODEL, LONG) for _ in range(2)]
         third = await tell(gate, MODEL, SHORT)
@@ -221,3 +224,41 @@ async def test_auto_takes_its_parallel_and_its_models(folder: Path, model: Path)
         assert set(watch.seen) == {0}
         assert "llama max_concurrent is 2: the server's own slots" in gate.log
         assert f"llama serves {MODEL}" in gate.log
+        assert "llama is a llama-server and speaks Messages" in gate.log
+        await gate.wait(lambda: "context_window" in gate.get("/llm/v1/models")[1]["data"][0])
+        told = gate.get(f"/llm/v1/models/{MODEL}", {"anthropic-version": "2023-06-01"})[1]
+        assert (told["max_input_tokens"], told["display_name"]) == (4096, MODEL), "what one of its two slots has"
+        (running,) = gate.get("/llm/api/ps")[1]["models"]
+        assert (running["context_length"], running["size"] > 100_000_000) == (4096, True)
+
+
+CONVERSATIONS: list[dict[str, Any]] = [
+    {"messages": PROMPT},
+    {"messages": PROMPT, "system": "Answer in verse. <b>Always</b>, \u00fcberall; \u4f60\u597d."},
+    {"messages": [*PROMPT, {"role": "assistant", "content": "There was"}, {"role": "user", "content": "Go on."}]},
+    {"messages": PROMPT, "tools": [{"name": "look", "description": "Look.", "input_schema": {"type": "object"}}]},
+]
+
+
+async def test_tokens_are_counted_alike_by_the_server_and_by_its_tokenizer(llama: LlamaServer) -> None:
+    """And an estimate is not far off."""
+    async with Hands() as unused, House(llama.url, unused) as house:
+        speech = house.services.upstreams[UPSTREAM].speech
+        speech.kind = "llama-server"
+        url = f"http://127.0.0.1:{house.port}/llm"
+        async with anthropic.AsyncAnthropic(api_key="x", base_url=url, max_retries=0) as client:
+
+            async def count(conversation: dict[str, Any]) -> tuple[int, str | None]:
+                raw = await client.messages.with_raw_response.count_tokens(model="m", **conversation)
+                return (await raw.parse()).input_tokens, raw.headers.get("llmgate-token-count")
+
+            counted = [await count(conversation) for conversation in CONVERSATIONS]
+            speech.counts = False
+            tokenized = [await count(conversation) for conversation in CONVERSATIONS]
+            speech.kind = "auto"
+            estimated = [await count(conversation) for conversation in CONVERSATIONS]
+    assert tokenized == [(tokens, "tokenizer") for tokens, _ in counted]
+    assert {source for _, source in counted} == {"upstream"}
+    assert {source for _, source in estimated} == {"estimate"}
+    assert all(exact / 3 < rough < exact * 3 for (exact, _), (rough, _) in zip(counted, estimated, strict=True))
+    assert counted[1][0] > counted[0][0]

@@ -10,10 +10,13 @@ from hands import CHAT_ANSWER, Hands, hold_port
 from rawclient import Client, CutOff, data_of, name_of
 from spoken import NDJSON, SPOKEN
 
-STREAMING = [path for path, spoken in SPOKEN.items() if spoken.stream]
-SILENT = [path for path, spoken in SPOKEN.items() if not spoken.stream]
+from llmgate.protocols.surfaces import SURFACES
+
+GATED = [path for path in SPOKEN if path in SURFACES]
+STREAMING = [path for path in GATED if SPOKEN[path].stream]
+SILENT = [path for path in GATED if not SPOKEN[path].stream]
 LINES = ("/api/chat", "/api/generate")
-EVERY = pytest.mark.parametrize("path", SPOKEN)
+EVERY = pytest.mark.parametrize("path", GATED)
 STREAMS = pytest.mark.parametrize("path", STREAMING)
 
 

@@ -11,7 +11,7 @@ from hands import ANSWER, CHAT_ANSWER, CHAT_START, START, STREAM_HEAD, Hands, Tu
 from rawclient import Client, data_of, name_of, names_of
 
 KEY = "sk-ant-api03-AAAABBBBCCCCDDDDEEEEFFFF"
-RATE_LIMITED = json.dumps({"type": "error", "error": {"type": "rate_limit_error", "message": "slow down"}}).encode()
+RATE_LIMITED = json.dumps({"type": "error", "error": {"type": "rate_limit_error", "message": "this model is busy"}}).encode()
 
 
 async def outcome_of(gate: GateProcess) -> str:
@@ -37,12 +37,14 @@ def gate_to_nobody(tmp_path_factory: pytest.TempPathFactory, nobodys_port: int) 
         "first_byte_timeout": "300ms",
         "idle_timeout": "300ms",
         "release_timeout": 0,
+        "on_down": "fail",
     }
     with GateProcess(tmp_path_factory.mktemp("nobody"), {"upstreams": {"a": upstream}}) as gate:
         yield gate
 
 
 async def test_an_answer_that_ends_before_its_body_is_a_502_or_an_error_event(gate: GateProcess, hands: Hands) -> None:
+    """F39."""
     client = await gate.ask("one")
     turn = await hands.turn()
     await turn.connection.send(STREAM_HEAD)
@@ -100,6 +102,7 @@ async def test_a_connection_that_closes_before_the_headers_is_a_502(gate: GatePr
 async def test_an_upstreams_error_keeps_its_status_while_nothing_was_sent(
     gate: GateProcess, hands: Hands, status: int
 ) -> None:
+    """F38."""
     client = await gate.ask("one")
     turn = await hands.turn()
     await turn.answer(status, RATE_LIMITED, b"retry-after: 7\r\nset-cookie: a=b\r\naccess-control-allow-origin: *\r\n")
@@ -116,6 +119,7 @@ async def test_an_upstreams_error_keeps_its_status_while_nothing_was_sent(
 async def test_an_upstreams_error_after_queue_frames_is_an_error_event_with_its_message(
     gate: GateProcess, hands: Hands, path: str
 ) -> None:
+    """F38."""
     await gate.ask("one")
     running = await hands.turn()
     client = await gate.ask("one", path=path)
@@ -159,6 +163,7 @@ async def test_an_error_event_of_the_upstream_is_passed_on_and_counted(gate: Gat
 async def test_a_stream_cut_at_each_byte_gives_whole_events_and_an_error(
     gate: GateProcess, hands: Hands, path: str, way: str
 ) -> None:
+    """F40."""
     whole = (ANSWER if path == MESSAGES else CHAT_ANSWER)[: -len(b"data: [DONE]\n\n")]
     for offset in range(len(whole) + 1):
         await assert_cut_well(gate, hands, path, whole, offset, way)
@@ -167,6 +172,7 @@ async def test_a_stream_cut_at_each_byte_gives_whole_events_and_an_error(
 async def assert_cut_well(
     gate: GateProcess, hands: Hands, path: str, whole: bytes, offset: int, way: str = "close"
 ) -> None:
+    await gate.wait(gate.is_idle)
     client = await gate.ask("one", path=path)
     turn = await hands.turn()
     await send_cut(turn, whole[:offset], way)
@@ -191,17 +197,20 @@ async def send_cut(turn: Turn, data: bytes, way: str) -> None:
 
 
 async def test_broken_framing_is_never_reused(gate: GateProcess, hands: Hands) -> None:
+    """F46."""
     client = await gate.ask("one", stream=False)
     turn = await hands.turn()
     await turn.connection.send(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\nok")
     assert (await client.head()).status == 502
     await turn.wait_closed()
+    await gate.wait(gate.is_idle)
     client = await gate.ask("one")
     await (await hands.turn()).complete()
     assert await client.body() == ANSWER
 
 
 async def test_an_idle_connection_that_the_server_closed_is_not_used(gate: GateProcess, hands: Hands) -> None:
+    """F51."""
     for _ in range(50):
         client = await gate.ask("one")
         turn = await hands.turn()
@@ -222,6 +231,7 @@ async def test_a_server_that_closes_after_each_answer_is_served(gate: GateProces
 
 
 async def test_headers_of_the_connection_and_of_its_origin_stay_behind(gate: GateProcess, hands: Hands) -> None:
+    """F53."""
     client = await gate.ask("one", stream=False)
     turn = await hands.turn()
     await turn.answer(

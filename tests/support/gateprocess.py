@@ -268,4 +268,6 @@ def _sections(path: tuple[str, ...], table: Mapping[str, Any]) -> Iterator[str]:
 def _value(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{json.dumps(key)} = {_value(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_value, value)) + "]"
     return json.dumps(value)

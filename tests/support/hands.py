@@ -156,27 +156,35 @@ def answer_to_question(request: Request, headers: bytes = b"") -> bytes:
 
 
 class Hands(Puppet):
-    """`await hands.turn()` is the next request that arrives. It may listen on a port that `hold_port` reserved.
+    """`await hands.turn()` is the next request that arrives.
+
+    It may listen on a port that `hold_port` reserved, or on a socket that listens already: whoever connects before it
+    is there, or after it, waits for the next one instead of being refused.
 
     What llmgate itself asks now and then is answered out of the test's sight.
     """
 
-    def __init__(self, port: int = 0) -> None:
+    def __init__(self, port: int = 0, *, listening: socket.socket | None = None) -> None:
         super().__init__(self._take_turns)
         self._port = port
+        self._listening = listening
         self._turns: asyncio.Queue[Turn] = asyncio.Queue()
         self._askers: list[Connection] = []
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: TimedConnection(self), "127.0.0.1", self._port, backlog=1024, reuse_address=True
-        )
+        if self._listening is not None:
+            self._server = await loop.create_server(lambda: TimedConnection(self), sock=self._listening.dup())
+        else:
+            self._server = await loop.create_server(
+                lambda: TimedConnection(self), "127.0.0.1", self._port, backlog=1024, reuse_address=True
+            )
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
     async def __aexit__(self, *error: object) -> None:
         self.connections += self._askers
+        self._askers = self.connections  # who asks from now on stays among them
         await super().__aexit__(*error)
 
     async def _take_turns(self, connection: Connection) -> None:

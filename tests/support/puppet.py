@@ -149,14 +149,14 @@ Script = Callable[[Connection], Awaitable[None]]
 
 
 class Puppet:
-    """Listens on a port of its own on 127.0.0.1, with TLS if a context is given."""
+    """Listens on a port of its own on 127.0.0.1, or on one that is held for it; with TLS if a context is given."""
 
-    def __init__(self, script: Script, *, ssl_context: ssl.SSLContext | None = None) -> None:
+    def __init__(self, script: Script, *, ssl_context: ssl.SSLContext | None = None, port: int = 0) -> None:
         self.script = script
         self.connections: list[Connection] = []
         self.requests: list[Request] = []
         """Of all connections, in the order in which scripts read them."""
-        self.port = 0
+        self.port = port
         self._ssl_context = ssl_context
         self._tasks: list[asyncio.Task[None]] = []
         self._server: asyncio.Server | None = None
@@ -185,13 +185,19 @@ class Puppet:
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            lambda: Connection(self), "127.0.0.1", 0, ssl=self._ssl_context, backlog=1024
+            lambda: Connection(self),
+            "127.0.0.1",
+            self.port,
+            ssl=self._ssl_context,
+            backlog=1024,
+            reuse_address=True,
         )
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
     async def __aexit__(self, *_: object) -> None:
         assert self._server is not None
+        await self._stop_accepting(self._server)
         self._server.close()
         for task in self._tasks:
             task.cancel()
@@ -204,6 +210,15 @@ class Puppet:
         for result in results:
             if isinstance(result, Exception) and not isinstance(result, ConnectionError):
                 raise result
+
+    @staticmethod
+    async def _stop_accepting(server: asyncio.Server) -> None:
+        """A connection that is just being accepted while its server is closed would never be closed itself."""
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, asyncio.SelectorEventLoop):
+            for listener in server.sockets:
+                loop.remove_reader(listener.fileno())
+            await turn(5)
 
     def on_connection(self, connection: Connection) -> None:
         self.connections.append(connection)

@@ -81,6 +81,7 @@ SPOKEN = {
     "/v1/embeddings": Spoken(
         _json({"object": "list", "data": [{"object": "embedding", "index": 0, "embedding": [1]}]})
     ),
+    "/v1/messages/count_tokens": Spoken(_json({"input_tokens": 3})),
     "/v1/rerank": Spoken(_json({"results": [{"index": 0, "relevance_score": 1.0}]})),
     "/api/chat": Spoken(_part(_CHAT, **_END), _part(_CHAT) + b"\n", _part(_CHAT_END, **_END) + b"\n", NDJSON),
     "/api/generate": Spoken(

@@ -214,6 +214,7 @@ UPSTREAM = st.builds(
     rate=st.floats(0, 1e9),
     served=NUMBER,
     detail=TEXT,
+    alarms=st.lists(TEXT, max_size=2),
 )
 REQUEST = st.builds(
     RequestView,

@@ -101,6 +101,12 @@ def test_only_rows_that_are_seen_are_made(sample: Any, monkeypatch: pytest.Monke
     assert 0 < len(made) < 45 * 10
 
 
+def test_alarms_stand_where_an_upstream_that_is_down_says_why(sample: Any) -> None:
+    said = sample.upstream("a", detail="gpu2 is down", alarms=["stalled: requests wait", "mismatch: one slot"])
+    lines = texts(view(sample, sample.snapshot([said])), Look(80, 24, zone=UTC), 20)
+    assert lines[1] == "   gpu2 is down; stalled: requests wait; mismatch: one slot"
+
+
 def test_draining_stands_below_running(sample: Any) -> None:
     requests = [
         sample.request("q-1", "a", state="draining", client="one", dispatched_ms=sample.NOW),
@@ -162,6 +168,23 @@ class TestEvents:
             sample, 80, text="limits changed: a=1 (was 2)", at="teatime"
         )
         assert " 14:02:28 dreamt        ha-llm" in self.lines(sample, 80, kind="dreamt", text="dreamt")
+
+    @pytest.mark.parametrize(
+        ("kind", "text", "line"),
+        [
+            ("endpoint_changed", "is down: it broke", "endpoint      ha-llm    is down: it broke"),
+            ("alarm_raised", "stalled: requests wait", "alarm         ha-llm    stalled: requests wait"),
+            ("alarm_cleared", "stalled no more", "alarm         ha-llm    stalled no more"),
+        ],
+    )
+    def test_what_is_wrong_is_told_as_a_sentence(self, sample: Any, kind: str, text: str, line: str) -> None:
+        assert f" 14:02:28 {line}" in self.lines(sample, 80, kind=kind, text=text)
+
+    def test_an_alarm_is_red(self, sample: Any) -> None:
+        told = [sample.event(5, kind, "a", "stalled it is") for kind in ("alarm_raised", "alarm_cleared")]
+        lines = sections(view(sample, sample.snapshot([sample.upstream("a")], [], told)), Look(80, 24, zone=UTC), 20)
+        styles = [span.style for line in lines for span in line if span.text.startswith("alarm")]
+        assert styles == ["", "bad"]
 
     def test_a_hostile_text(self, sample: Any) -> None:
         lines = self.lines(sample, 60, text="\x1b[2J\r\n " + "界" * 99)

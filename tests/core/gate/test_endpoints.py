@@ -1,4 +1,4 @@
-"""The rules of a gate with several servers behind it. Which of them takes the next one: tests/core/test_endpoints.py."""
+"""The rules of a gate with several servers behind it. Which takes the next one: tests/core/test_endpoints.py."""
 
 import pytest
 

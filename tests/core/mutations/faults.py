@@ -251,8 +251,8 @@ FAULTS = [
     Fault(
         "an endpoint is not given back on release",
         gate,
-        "        self._endpoints.give_back(ticket.endpoint)\n        self._stuck_since",
-        "        self._stuck_since",
+        "        self._endpoints.give_back(ticket.endpoint)\n        if self._stuck_since",
+        "        if self._stuck_since",
     ),
     Fault(
         "an endpoint is not given back on requeue",

@@ -2,11 +2,13 @@
 
 import pytest
 
+from llmgate.core.events import Requeued
 from tests.server.house import UPSTREAM
 from tests.server.passing import (
     BOTH,
     GATED,
     LAST,
+    STOPPING,
     UNGATED,
     PassStage,
     after_the_head,
@@ -100,6 +102,63 @@ class TestServerFaults:
                 await settle()
                 assert one.answer.is_whole
             assert stage.outcomes == ["completed", "completed"]
+            stage.check_over()
+
+        play(main())
+
+    def test_who_is_stopped_does_not_go_back_into_the_line(self) -> None:
+        async def main() -> None:
+            stage = PassStage(upstream={"on_down": "hold"})
+            wire = await connecting(stage, GATED)
+            stage.passage_of(wire).stop(STOPPING)
+            stage.calls[0].refuse(is_told_first=True)
+            await settle()
+            assert (stage.taken, stage.outcomes) == ((0, 0, 0), ["refused"])
+            assert not any(isinstance(event, Requeued) for event in stage.events)
+            assert wire.answer.headers["llmgate-code"] == "REFUSED"
+            stage.check_over()
+
+        play(main())
+
+    @pytest.mark.parametrize("is_there_again", [False, True])
+    def test_held_once_it_may_fail_all_the_same(self, is_there_again: bool) -> None:
+        async def main() -> None:
+            stage = PassStage(upstream={"on_down": "hold"})
+            wire = await connecting(stage, GATED)
+            stage.calls[0].refuse()
+            await settle()
+            stage.services.admission.set_endpoint(UPSTREAM, UPSTREAM, up=True)
+            await settle()
+            if is_there_again:
+                stage.calls[1].connect()
+                await settle()
+                stage.calls[1].lose()
+                await settle()
+                assert (wire.answer.status, wire.answer.headers["llmgate-code"]) == (502, "UPSTREAM_ERROR")
+            else:
+                stage.calls[1].refuse()
+                await settle()
+                assert (stage.taken, wire.received) == ((1, 0, 0), b"")
+                wire.leave()
+                await settle()
+            assert stage.outcomes == ["upstream_error" if is_there_again else "abandoned"]
+            await pass_time(0.03)
+            stage.check_over()
+
+        play(main())
+
+    def test_a_length_beside_chunks_is_not_passed_on(self) -> None:
+        """RFC 9112 6.3: the chunks count."""
+
+        async def main() -> None:
+            stage = PassStage()
+            wire = stage.pass_on()
+            await settle()
+            await stage.begin(stage.calls[0], [(b"content-length", b"99"), (b"transfer-encoding", b"chunked")])
+            stage.calls[0].end(LAST)
+            await settle()
+            assert (wire.answer.body, wire.answer.is_whole) == (LAST, True)
+            assert "content-length" not in wire.answer.headers
             stage.check_over()
 
         play(main())
