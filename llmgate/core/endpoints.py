@@ -28,7 +28,7 @@ class EndpointStatistics(msgspec.Struct, frozen=True):
 class Endpoints:
     """All of one upstream. Only its gate calls what changes them."""
 
-    __slots__ = ("_caps", "_in_flight", "_reasons", "_sessions", "_up", "_usable", "holds")
+    __slots__ = ("_caps", "_in_flight", "_only", "_reasons", "_sessions", "_up", "_usable", "holds")
 
     def __init__(self, caps: Mapping[str, int], *, holds: bool) -> None:
         """`caps` by name, in the order of the settings; `holds`: the queue is held while all are down."""
@@ -39,6 +39,8 @@ class Endpoints:
         self._in_flight = dict.fromkeys(caps, 0)
         self._usable = list(caps)
         """Those that may take a request if they have room: known beforehand, so that asking is cheap."""
+        self._only = self._usable[0] if len(self._usable) == 1 else ""
+        """The one of them, where there is no choice."""
         self._sessions: OrderedDict[str, str] = OrderedDict()
 
     @property
@@ -52,8 +54,7 @@ class Endpoints:
 
     def take(self, session: str) -> str | None:
         """Which of them takes the next request, which is of this session; None where none has room."""
-        usable = self._usable
-        name = usable[0] if len(usable) == 1 else self._choose(session)
+        name = self._only or self._choose(session)
         if name is None:
             return None
         cap = self._caps[name]
@@ -76,6 +77,7 @@ class Endpoints:
         self._reasons[name] = "" if up else reason
         those_up = [name for name in self._caps if self._up[name]]
         self._usable = those_up if those_up or self.holds else list(self._caps)
+        self._only = self._usable[0] if len(self._usable) == 1 else ""
         return True
 
     def set_cap(self, name: str, max_concurrent: int) -> bool:

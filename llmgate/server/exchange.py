@@ -2,13 +2,11 @@
 
 The slot is given back by `_upstream_done`, which the transport calls exactly once for every call it was asked for: at
 the upstream's end of message, so that the next request is dispatched before the last bytes go out here; or when the
-socket is closed. Nothing else gives back a slot that was handed over.
-A client that leaves cancels this task, from `_client_gone`, in whatever state it is; so does `stop`, at shutdown.
+socket is closed. Nothing else gives back a slot that was handed over. Ends from outside are in `errand`.
 """
 
 import asyncio
 import enum
-import logging
 import time
 from collections.abc import Callable
 
@@ -29,20 +27,14 @@ from llmgate.protocols.way import Way
 from llmgate.protocols.ways import may_be_learnt, way_of
 from llmgate.server import identity
 from llmgate.server.asgi import (
-    CONNECTION,
     JSON,
     ClientLeft,
-    Connection,
-    Headers,
-    headers_of,
-    new_request_id,
     peer_of,
     read_body,
 )
-from llmgate.server.listener import Listener
+from llmgate.server.errand import ClientGone, Errand
 from llmgate.server.outcome import outcome_of
 from llmgate.server.relay import Relay
-from llmgate.server.reply import Reply
 from llmgate.server.services import Services
 from llmgate.server.voice import Voice
 from llmgate.server.whole import Held, Whole
@@ -50,16 +42,12 @@ from llmgate.server.wishes import Wishes, read_wishes
 from llmgate.upstreams.answer import Answer, Done
 from llmgate.upstreams.upstream import Call, Upstream, returned_headers
 
-logger = logging.getLogger("llmgate")
-
 LARGEST_ANSWER = 64 * 1024 * 1024
 """Bytes of an answer that does not stream; it is held whole, so that a client never gets half of it."""
 LARGEST_ERROR = 1024 * 1024
 
 GRACE_SECONDS = 0.25
 """How long the upstream may take to end a message after the end of the stream in it, when nobody listens any more."""
-
-_INTERNAL = "llmgate: an internal error, see the log of llmgate (INTERNAL)"
 
 
 class Verdict(enum.Enum):
@@ -73,34 +61,24 @@ class Verdict(enum.Enum):
     """Nothing of it was begun, since the server is not there: it waits again."""
 
 
-class Exchange:
+class Exchange(Errand):
     """One request on one surface."""
 
     __slots__ = (
         "_answer_status",
-        "_connection",
         "_force_stream",
         "_forced",
         "_gathering",
         "_grace",
-        "_headers",
-        "_id",
         "_keeps_slot",
-        "_outcome",
         "_path",
         "_place",
         "_query",
-        "_receive",
         "_relay",
         "_release_timeout",
-        "_reply",
         "_requeued",
-        "_scope",
         "_server",
-        "_services",
-        "_stopped_by",
         "_surface",
-        "_task",
         "_voice",
         "_whole",
         "_wishes",
@@ -119,17 +97,11 @@ class Exchange:
     ) -> None:
         """`path` is the surface's own, without our prefix; `upstream` serves it whatever its model, "": the routes say
         which."""
-        self._services = services
+        super().__init__(services, scope, receive, send)
         self._surface = surface
         self._path = path
         self._query: bytes = scope["query_string"]
         self._forced = upstream
-        self._scope = scope
-        self._receive = receive
-        self._headers: Headers = headers_of(scope)
-        self._connection: Connection | None = scope.get("extensions", {}).get(CONNECTION)
-        self._reply = Reply(send, services.settings.server.client_stall_timeout, self._connection)
-        self._id = new_request_id()
         self._voice = Voice(services, surface, self._reply, self._headers, self._id)
         self._wishes = Wishes()
         self._release_timeout = 0.0
@@ -148,10 +120,6 @@ class Exchange:
         self._answer_status = 0
         self._grace: asyncio.TimerHandle | None = None
         """The upstream may still end the message of a client that left with all of it."""
-        self._outcome: Outcome | None = None
-        """Why we cut it, once we do."""
-        self._stopped_by: GateError | None = None
-        self._task: asyncio.Task[None] | None = None
 
     # ---- the way
 
@@ -166,35 +134,12 @@ class Exchange:
             self._fail(error)
             await self._reply.wait_sent()
             return
-        self._task = asyncio.current_task()
-        self._services.running.add(self)
         try:
-            with Listener(self._receive, self._client_gone):
-                await self._serve(request, route)
+            await self._live(lambda: self._wait_and_run(request, route))
         finally:
-            self._services.running.discard(self)
             self._voice.hush()
             if self._grace is not None:
                 self._grace.cancel()
-
-    async def _serve(self, request: ModelRequest, route: Route) -> None:
-        """Waits, runs, answers; every way it may end leads through here."""
-        try:
-            try:
-                await self._wait_and_run(request, route)
-            except GateError as error:
-                self._fail(error)
-            except Exception:
-                logger.exception("request %s failed inside llmgate", self._id)
-                self._fail(GateError(_INTERNAL))
-            await self._reply.wait_sent()
-        except asyncio.CancelledError:
-            if self._stopped_by is None or self._task is None:
-                self._outcome = self._outcome or "refused"  # not by us: the server shuts down
-                raise
-            self._task.uncancel()
-            self._fail(self._stopped_by)
-            await self._reply.wait_sent()
 
     async def _wait_and_run(self, request: ModelRequest, route: Route) -> None:
         settings = self._services.settings.upstreams[route.upstream]
@@ -203,7 +148,6 @@ class Exchange:
         self._force_stream = settings.force_stream
         find_way = self._ways(request, route, settings)
         way = find_way(self._services.upstreams[route.upstream].speech)
-        self._reply.on_stalled = self._client_stalled
         max_wait = self._max_wait(settings, stream=request.stream)
         async with self._services.admission.enter(route.upstream, self._caller(request), max_wait=max_wait) as place:
             self._place = place
@@ -393,44 +337,24 @@ class Exchange:
         promised = self._reply.started and self._answer_status < 400
         return False if promised else None
 
-    # ---- ends from outside
-
-    def give_up(self) -> None:
-        """Ends it without another word, for a client that does not take its error."""
-        self._give_up_client()
-
-    def stop(self, error: GateError) -> None:
-        """Ends it wherever it is; its client gets `error`."""
-        self._cut(error.outcome, error)
+    # ---- the client's end
 
     def _client_gone(self) -> None:
-        """The client left. Also called when its answer is complete: then nothing is left to do."""
+        """See Errand. One that has all of a stream leaves the upstream a moment to end its message."""
         if self._reply.finished:
             return
         if self._relay is not None and self._relay.is_told:
             outcome: Outcome = "upstream_error" if self._relay.watch.failed else "completed"
-            self._grace = asyncio.get_running_loop().call_later(GRACE_SECONDS, self._cut, outcome, _ClientGone())
+            self._grace = asyncio.get_running_loop().call_later(GRACE_SECONDS, self._cut, outcome, ClientGone())
         else:
-            self._cut("client_gone", _ClientGone())
-
-    def _client_stalled(self) -> None:
-        if self._stopped_by is not None:
-            self._give_up_client()
-        self._cut("client_stalled", ClientStalled("llmgate: the client stopped reading (CLIENT_STALLED)"))
-
-    def _cut(self, outcome: Outcome, error: GateError) -> None:
-        if self._stopped_by is None and self._task is not None:
-            self._stopped_by, self._outcome = error, outcome
-            self._task.cancel()
-
-    # ---- the client's end
+            self._cut("client_gone", ClientGone())
 
     def _fail(self, error: GateError) -> None:
-        """Tells the client, where it can still be told."""
+        """See Errand."""
         self._outcome = self._outcome or error.outcome
         self._voice.hush()
         inside_event = self._relay is not None and self._relay.watch.inside_event
-        if inside_event or isinstance(error, (_ClientGone, ClientStalled)):
+        if inside_event or isinstance(error, (ClientGone, ClientStalled)):
             self._give_up_client()
         elif self._reply.finished:
             return
@@ -438,12 +362,6 @@ class Exchange:
             self._relay.finish()
         else:
             self._voice.tell_error(error)
-
-    def _give_up_client(self) -> None:
-        """No more can be said on this connection: it is closed at once, so that nothing on it looks complete."""
-        self._reply.stop()
-        if self._connection is not None:
-            self._connection.abort()
 
     # ---- the request
 
@@ -474,10 +392,6 @@ class Exchange:
             peer=peer_of(self._scope),
             body_bytes=len(request.body),
         )
-
-
-class _ClientGone(GateError):
-    """Nobody is there to be told."""
 
 
 def _check_coding(answer: Answer) -> None:

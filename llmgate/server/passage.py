@@ -7,7 +7,6 @@ Once the head of an answer is out, whatever goes wrong is told by closing the cl
 """
 
 import asyncio
-import logging
 import time
 from dataclasses import dataclass
 
@@ -15,34 +14,28 @@ from starlette.types import Receive, Scope, Send
 
 from llmgate.admission.base import NO_CONNECTION, Place
 from llmgate.core.caller import Caller
-from llmgate.errors import ClientStalled, GateError, Outcome, Refused, UpstreamDown, UpstreamFailed
+from llmgate.errors import ClientStalled, GateError, Refused, UpstreamDown, UpstreamFailed
 from llmgate.protocols.passthrough import PASSED, Unwatched, is_gated, location_for
 from llmgate.protocols.speech import LOADING
 from llmgate.protocols.surface import Surface
 from llmgate.protocols.surfaces import CHAT, MESSAGES, OLLAMA_CHAT
 from llmgate.server import identity
 from llmgate.server.asgi import (
-    CONNECTION,
     ClientLeft,
-    Connection,
     Header,
     Headers,
-    headers_of,
-    new_request_id,
     peer_of,
     read_body,
 )
-from llmgate.server.listener import Listener
+from llmgate.server.errand import ClientGone, Errand
 from llmgate.server.outcome import outcome_of
 from llmgate.server.relay import Relay
-from llmgate.server.reply import Reply, nothing
+from llmgate.server.reply import nothing
 from llmgate.server.services import Services
 from llmgate.server.voice import Voice
 from llmgate.server.wishes import Wishes, read_wishes
 from llmgate.upstreams.answer import Answer, Done
 from llmgate.upstreams.upstream import Call, Upstream, returned_headers
-
-logger = logging.getLogger("llmgate")
 
 API = "passthrough"
 """The `api` of log, feed and metrics."""
@@ -53,8 +46,6 @@ _NO_BODY = (204, 304)
 _LARGEST_STATUS = 599
 _UNBUFFERED: Header = (b"x-accel-buffering", b"no")
 """nginx would hold a stream back otherwise."""
-
-_INTERNAL = "llmgate: an internal error, see the log of llmgate (INTERNAL)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,39 +66,23 @@ def shape_of(path: bytes, headers: Headers) -> Surface:
     return MESSAGES if b"anthropic-version" in headers else CHAT
 
 
-class Passage:
+class Passage(Errand):
     """One request and its answer."""
 
     __slots__ = (
         "_answer_status",
-        "_connection",
-        "_headers",
-        "_id",
         "_leg",
-        "_outcome",
         "_place",
-        "_receive",
         "_relay",
         "_release_timeout",
-        "_reply",
         "_requeued",
-        "_scope",
         "_server",
-        "_services",
-        "_stopped_by",
-        "_task",
         "_voice",
     )
 
     def __init__(self, services: Services, leg: Leg, scope: Scope, receive: Receive, send: Send) -> None:
-        self._services = services
+        super().__init__(services, scope, receive, send)
         self._leg = leg
-        self._scope = scope
-        self._receive = receive
-        self._headers: Headers = headers_of(scope)
-        self._connection: Connection | None = scope.get("extensions", {}).get(CONNECTION)
-        self._reply = Reply(send, services.settings.server.client_stall_timeout, self._connection)
-        self._id = new_request_id()
         self._voice = Voice(services, shape_of(leg.path, self._headers), self._reply, self._headers, self._id)
         self._release_timeout = 0.0
         self._place: Place | None = None
@@ -118,10 +93,6 @@ class Passage:
         """Whom it was sent to last."""
         self._relay: Relay | None = None
         self._answer_status = 0
-        self._outcome: Outcome | None = None
-        """Why we cut it, once we do."""
-        self._stopped_by: GateError | None = None
-        self._task: asyncio.Task[None] | None = None
 
     # ---- the way
 
@@ -137,39 +108,13 @@ class Passage:
             self._fail(error)
             await self._reply.wait_sent()
             return
-        self._task = asyncio.current_task()
-        self._services.running.add(self)
-        try:
-            with Listener(self._receive, self._client_gone):
-                await self._serve(body, wishes)
-        finally:
-            self._services.running.discard(self)
-
-    async def _serve(self, body: bytes, wishes: Wishes) -> None:
-        """Waits, runs, answers; every way it may end leads through here."""
-        try:
-            try:
-                await self._wait_and_run(body, wishes)
-            except GateError as error:
-                self._fail(error)
-            except Exception:
-                logger.exception("request %s failed inside llmgate", self._id)
-                self._fail(GateError(_INTERNAL))
-            await self._reply.wait_sent()
-        except asyncio.CancelledError:
-            if self._stopped_by is None or self._task is None:
-                self._outcome = self._outcome or "refused"  # not by us: the server shuts down
-                raise
-            self._task.uncancel()
-            self._fail(self._stopped_by)
-            await self._reply.wait_sent()
+        await self._live(lambda: self._wait_and_run(body, wishes))
 
     async def _wait_and_run(self, body: bytes, wishes: Wishes) -> None:
         name = self._leg.upstream
         settings = self._services.settings.upstreams[name]
         self._voice.upstream = name
         self._release_timeout = settings.release_timeout
-        self._reply.on_stalled = self._client_stalled
         if not is_gated(self._scope["method"], self._leg.path):
             await self._run_ungated(body)
             return
@@ -304,37 +249,17 @@ class Passage:
             return False
         return self._relay.take_end() and (None if self._answer_status >= 400 else True)
 
-    # ---- ends from outside
-
-    def give_up(self) -> None:
-        """Ends it without another word, for a client that does not take its error."""
-        self._give_up_client()
-
-    def stop(self, error: GateError) -> None:
-        """Ends it wherever it is; its client gets `error`, where it has nothing yet."""
-        self._cut(error.outcome, error)
-
-    def _client_gone(self) -> None:
-        """The client left. Also called when its answer is complete: then nothing is left to do."""
-        if not self._reply.finished:
-            self._cut("client_gone", _ClientGone())
-
-    def _client_stalled(self) -> None:
-        if self._stopped_by is not None:
-            self._give_up_client()
-        self._cut("client_stalled", ClientStalled("llmgate: the client stopped reading (CLIENT_STALLED)"))
-
-    def _cut(self, outcome: Outcome, error: GateError) -> None:
-        if self._stopped_by is None and self._task is not None:
-            self._stopped_by, self._outcome = error, outcome
-            self._task.cancel()
-
     # ---- the client's end
 
+    def _client_gone(self) -> None:
+        """See Errand."""
+        if not self._reply.finished:
+            self._cut("client_gone", ClientGone())
+
     def _fail(self, error: GateError) -> None:
-        """Tells the client, where it can still be told."""
+        """See Errand. Once the head of an answer is out nothing more can be told."""
         self._outcome = self._outcome or error.outcome
-        if isinstance(error, (_ClientGone, ClientStalled)):
+        if isinstance(error, (ClientGone, ClientStalled)):
             self._give_up_client()
         elif self._reply.finished:
             return
@@ -342,12 +267,6 @@ class Passage:
             self._give_up_client()
         else:
             self._voice.tell_error(error)
-
-    def _give_up_client(self) -> None:
-        """No more can be said on this connection: it is closed at once, so that nothing on it looks complete."""
-        self._reply.stop()
-        if self._connection is not None:
-            self._connection.abort()
 
     def _caller(self, body_bytes: int) -> Caller:
         headers, names = self._headers, self._services.settings.identify
@@ -361,7 +280,3 @@ class Passage:
             peer=peer_of(self._scope),
             body_bytes=body_bytes,
         )
-
-
-class _ClientGone(GateError):
-    """Nobody is there to be told."""

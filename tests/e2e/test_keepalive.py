@@ -3,6 +3,7 @@ an answer that is none blanks, where `nonstream_keepalive = "whitespace"` is set
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -21,15 +22,17 @@ NO_BLANKS = {"llmgate-queue-events": "off"}
 
 
 @pytest.fixture(scope="module")
-def port() -> Iterator[int]:
+def listening() -> Iterator[socket.socket]:
+    """Where the server is; it listens all along, so that nobody finds it down between two tests."""
     with hold_port() as holder:
-        yield int(holder.getsockname()[1])
+        holder.listen(1024)
+        yield holder
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory, port: int) -> Iterator[GateProcess]:
+def gate(tmp_path_factory: pytest.TempPathFactory, listening: socket.socket) -> Iterator[GateProcess]:
     """A daemon whose heart beats every 50 ms; of `translated` it knows that it speaks no Messages."""
-    own = {"url": f"http://127.0.0.1:{port}", "max_concurrent": 1, "release_timeout": 0}
+    own = {"url": f"http://127.0.0.1:{listening.getsockname()[1]}", "max_concurrent": 1, "release_timeout": 0}
     upstreams = {
         "direct": {**own, "models": ["direct"], "force_stream": False},
         "translated": {**own, "models": ["translated"], "kind": "openai"},
@@ -41,9 +44,8 @@ def gate(tmp_path_factory: pytest.TempPathFactory, port: int) -> Iterator[GatePr
 
 
 @pytest.fixture
-async def server(gate: GateProcess, port: int) -> AsyncIterator[ChatServer]:
-    async with ChatServer(port, knows=KNOWS) as server:
-        await gate.wait(lambda: all(view["state"] != "down" for view in gate.status()["upstreams"]))
+async def server(listening: socket.socket) -> AsyncIterator[ChatServer]:
+    async with ChatServer(listening, knows=KNOWS) as server:
         yield server
 
 

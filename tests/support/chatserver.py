@@ -1,6 +1,6 @@
 """A server that speaks OpenAI chat completions and not Anthropic Messages, answered by the test's hands.
 
-    async with ChatServer(port) as server:
+    async with ChatServer(listening) as server:
         turn = await server.turn()                  # of a path that it knows
         await play(turn, CASES["text"].stream, [10, 20])
         assert server.asked == ["/v1/messages", "/v1/chat/completions"]
@@ -9,6 +9,8 @@ Any other path is answered 404 by itself. What llmgate itself asks, to find out 
 it tells nothing, and is not seen in `asked`.
 """
 
+import socket
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 
 from hands import Hands, TimedConnection, Turn
@@ -25,13 +27,19 @@ class ChatServer(Hands):
     """`refusal` is the status and the body for a path that it does not know."""
 
     def __init__(
-        self, port: int = 0, *, knows: Iterable[str] = (CHAT_PATH,), refusal: tuple[int, bytes] = (404, LLAMA_SERVER)
+        self,
+        listening: socket.socket,
+        *,
+        knows: Iterable[str] = (CHAT_PATH,),
+        refusal: tuple[int, bytes] = (404, LLAMA_SERVER),
     ) -> None:
-        super().__init__(port)
+        super().__init__(listening=listening)
         self._knows = frozenset(knows)
         self._refusal = refusal
         self.asked: list[str] = []
         """The path of each request that came, in their order."""
+        self.questions: Counter[bytes] = Counter()
+        """How often llmgate itself asked what, as in b"GET /health"."""
 
     async def _take_turns(self, connection: Connection) -> None:
         assert isinstance(connection, TimedConnection)
@@ -39,6 +47,7 @@ class ChatServer(Hands):
             request = await connection.read_request()
             turn = Turn(connection, request)
             if _is_question(request):
+                self.questions[request.line.rpartition(b" ")[0]] += 1
                 await turn.answer(401, _NO_KEY)
                 continue
             self.asked.append(turn.path)

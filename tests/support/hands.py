@@ -220,7 +220,7 @@ class Hands(Puppet):
 
 def hold_port() -> socket.socket:
     """Keeps a port of 127.0.0.1 for later servers of this test run; until one listens, connections are refused."""
-    holder = socket.socket()
+    holder = socket.socket(proto=socket.IPPROTO_TCP)  # else asyncio leaves TCP_NODELAY off what it accepts
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     holder.bind(("127.0.0.1", 0))
     return holder

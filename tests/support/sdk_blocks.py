@@ -33,7 +33,7 @@ def raw(client: anthropic.Anthropic, model: str) -> None:
 
 
 def ask(mode: str, url: str, model: str) -> None:
-    client = anthropic.Anthropic(base_url=url, api_key="x")
+    client = anthropic.Anthropic(base_url=url, api_key="x", max_retries=0)
     told: dict[str, Any] = {"mode": mode, "model": model}
     try:
         message = {"helper": helper, "whole": whole, "raw": raw}[mode](client, model)

@@ -267,6 +267,13 @@ FAULTS = [
         "        self._usable = list(self._caps) if those_up or not self.holds else []",
     ),
     Fault(
+        "the only one that is up stays the only one",
+        endpoints,
+        'list(self._caps)\n        self._only = self._usable[0] if len(self._usable) == 1 else ""\n        return',
+        "list(self._caps)\n        self._only = self._only or (self._usable[0] if len(self._usable) == 1 else '')\n"
+        "        return",
+    ),
+    Fault(
         "all down, nobody is tried though nothing holds",
         endpoints,
         "those_up if those_up or self.holds else list(self._caps)",
@@ -318,7 +325,7 @@ FAULTS = [
         "the only one that is up has no cap",
         endpoints,
         "        if cap and self._in_flight[name] >= cap:",
-        "        if cap and self._in_flight[name] >= cap and len(usable) > 1:",
+        "        if cap and self._in_flight[name] >= cap and not self._only:",
     ),
     Fault(
         "the sum does not count where endpoints have caps",

@@ -1,10 +1,11 @@
 """One daemon for all tests of a worker, in front of servers that speak no Anthropic Messages; idle after each test.
 
-All its upstreams lead to the same port, on which a test's own ChatServer listens.
+All its upstreams lead to the same port, where a test's own ChatServer answers.
 """
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -29,36 +30,31 @@ UPSTREAMS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="session")
-def port() -> Iterator[int]:
-    """Where all upstreams are."""
+def listening() -> Iterator[socket.socket]:
+    """Where the server is; it listens all along, so that nobody finds it down between two tests."""
     with hold_port() as holder:
-        yield int(holder.getsockname()[1])
+        holder.listen(1024)
+        yield holder
 
 
 @pytest.fixture(scope="session")
-def daemon(tmp_path_factory: pytest.TempPathFactory, port: int) -> Iterator[GateProcess]:
+def daemon(tmp_path_factory: pytest.TempPathFactory, listening: socket.socket) -> Iterator[GateProcess]:
     """Its heart hardly beats: a sign of life would open a stream whose status a test wants to see."""
-    own = {"url": f"http://127.0.0.1:{port}", "max_concurrent": 1, "release_timeout": "5ms"}
+    own = {"url": f"http://127.0.0.1:{listening.getsockname()[1]}", "max_concurrent": 1, "release_timeout": "5ms"}
     upstreams = {name: {**own, "models": [name, f"{name}-*"], **more} for name, more in UPSTREAMS.items()}
     settings = {"waiting": {"heartbeat": "1m"}, "admin": {"history": 5000}, "upstreams": upstreams}
-    gate = GateProcess(tmp_path_factory.mktemp("gate"), settings, environ={"TEST_KEY": "our-own"})
-    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
-        runner.run(start(gate, port))
-    with contextlib.ExitStack() as stack:
-        stack.push(gate.__exit__)
+    with GateProcess(tmp_path_factory.mktemp("gate"), settings, environ={"TEST_KEY": "our-own"}) as gate:
+        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+            runner.run(let_it_ask(gate, listening))
         yield gate
 
 
-async def start(gate: GateProcess, port: int) -> None:
-    """Its servers are there from the beginning."""
-    async with ChatServer(port):
-        await asyncio.to_thread(gate.start)
-        await gate.wait(lambda: is_up(gate))
-
-
-def is_up(gate: GateProcess) -> bool:
-    """It has missed none of its servers, or found it again."""
-    return all(view["state"] != "down" for view in gate.status()["upstreams"])
+async def let_it_ask(gate: GateProcess, listening: socket.socket) -> None:
+    """Until the daemon has found out that the servers do not tell what they are; it asks for their models last."""
+    asked = [name for name, upstream in UPSTREAMS.items() if upstream["kind"] not in ("openai", "anthropic")]
+    async with ChatServer(listening) as server:
+        asked_last = (b"GET /v1/models", b"GET /api/tags")
+        await gate.wait(lambda: sum(server.questions[line] for line in asked_last) >= len(asked))
 
 
 @pytest.fixture
@@ -70,14 +66,12 @@ async def gate(daemon: GateProcess) -> AsyncIterator[GateProcess]:
 
 
 @pytest.fixture
-async def open_server(daemon: GateProcess, port: int) -> AsyncIterator[OpenServer]:
+async def open_server(listening: socket.socket) -> AsyncIterator[OpenServer]:
     """`await open_server(knows=(...), refusal=(...))`: the one server behind all upstreams."""
     async with contextlib.AsyncExitStack() as stack:
 
         async def open_one(**options: Any) -> ChatServer:
-            server = await stack.enter_async_context(ChatServer(port, **options))
-            await daemon.wait(lambda: is_up(daemon))
-            return server
+            return await stack.enter_async_context(ChatServer(listening, **options))
 
         yield open_one
 

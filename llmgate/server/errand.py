@@ -1,0 +1,117 @@
+"""What is the same for every request that may take a slot: it is listened for its client, and ended from outside once.
+
+A client that leaves cancels the task of its request, from `_client_gone`, in whatever state it is; so does `stop`, at
+shutdown. Whoever comes first says how it ended.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from starlette.types import Receive, Scope, Send
+
+from llmgate.errors import ClientStalled, GateError, Outcome
+from llmgate.server.asgi import CONNECTION, Connection, Headers, headers_of, new_request_id
+from llmgate.server.listener import Listener
+from llmgate.server.reply import Reply
+from llmgate.server.services import Services
+
+logger = logging.getLogger("llmgate")
+
+_INTERNAL = "llmgate: an internal error, see the log of llmgate (INTERNAL)"
+
+
+class ClientGone(GateError):
+    """Nobody is there to be told."""
+
+
+class Errand:
+    """One request from the moment in which its body is here. A kind of request adds `_fail` and `_client_gone`."""
+
+    __slots__ = (
+        "_connection",
+        "_headers",
+        "_id",
+        "_outcome",
+        "_receive",
+        "_reply",
+        "_scope",
+        "_services",
+        "_stopped_by",
+        "_task",
+    )
+
+    def __init__(self, services: Services, scope: Scope, receive: Receive, send: Send) -> None:
+        self._services = services
+        self._scope = scope
+        self._receive = receive
+        self._headers: Headers = headers_of(scope)
+        self._connection: Connection | None = scope.get("extensions", {}).get(CONNECTION)
+        self._reply = Reply(send, services.settings.server.client_stall_timeout, self._connection)
+        self._reply.on_stalled = self._client_stalled
+        self._id = new_request_id()
+        self._outcome: Outcome | None = None
+        """Why we cut it, once we do."""
+        self._stopped_by: GateError | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def _live(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Does the work, with an ear on the client. Raises nothing but foreign cancellation."""
+        self._task = asyncio.current_task()
+        self._services.running.add(self)
+        try:
+            with Listener(self._receive, self._client_gone):
+                await self._serve(work)
+        finally:
+            self._services.running.discard(self)
+
+    async def _serve(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Every way it may end leads through here."""
+        try:
+            try:
+                await work()
+            except GateError as error:
+                self._fail(error)
+            except Exception:
+                logger.exception("request %s failed inside llmgate", self._id)
+                self._fail(GateError(_INTERNAL))
+            await self._reply.wait_sent()
+        except asyncio.CancelledError:
+            if self._stopped_by is None or self._task is None:
+                self._outcome = self._outcome or "refused"  # not by us: the server shuts down
+                raise
+            self._task.uncancel()
+            self._fail(self._stopped_by)
+            await self._reply.wait_sent()
+
+    def give_up(self) -> None:
+        """Ends it without another word, for a client that does not take its error."""
+        self._give_up_client()
+
+    def stop(self, error: GateError) -> None:
+        """Ends it wherever it is; its client gets `error`."""
+        self._cut(error.outcome, error)
+
+    def _fail(self, error: GateError) -> None:
+        """Tells the client, where it can still be told."""
+        raise NotImplementedError
+
+    def _client_gone(self) -> None:
+        """The client left. Also called when its answer is complete: then nothing is left to do."""
+        raise NotImplementedError
+
+    def _client_stalled(self) -> None:
+        if self._stopped_by is not None:
+            self._give_up_client()
+        self._cut("client_stalled", ClientStalled("llmgate: the client stopped reading (CLIENT_STALLED)"))
+
+    def _cut(self, outcome: Outcome, error: GateError) -> None:
+        if self._stopped_by is None and self._task is not None:
+            self._stopped_by, self._outcome = error, outcome
+            self._task.cancel()
+
+    def _give_up_client(self) -> None:
+        """No more can be said on this connection: it is closed at once, so that nothing on it looks complete."""
+        self._reply.stop()
+        if self._connection is not None:
+            self._connection.abort()
