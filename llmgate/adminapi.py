@@ -76,7 +76,7 @@ class UpstreamView(View, frozen=True, kw_only=True):
     state: str
     url: str
     max_concurrent: int
-    """0 = not gated."""
+    """Of several endpoints without a bound on all together the sum of theirs; 0 = not gated."""
     max_queued: int | None = None
     queue_timeout_ms: int | None = None
     running: int = 0

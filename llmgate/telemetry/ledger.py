@@ -224,7 +224,7 @@ def view_upstream(
         name=name,
         state=upstream_state(gate, endpoints),
         url=url,
-        max_concurrent=limits.max_concurrent,
+        max_concurrent=limits.max_concurrent or _sum_of_caps(endpoints),
         max_queued=limits.max_queued,
         queue_timeout_ms=_ms_or_none(limits.queue_timeout),
         running=gate.running,
@@ -264,6 +264,12 @@ def _why_down(endpoints: Mapping[str, EndpointStatistics]) -> str:
         return "".join(endpoint.reason for endpoint in endpoints.values())
     down = {name: endpoint.reason for name, endpoint in endpoints.items() if not endpoint.up}
     return "; ".join(f"{name} is down" + (f": {reason}" if reason else "") for name, reason in down.items())
+
+
+def _sum_of_caps(endpoints: Mapping[str, EndpointStatistics]) -> int:
+    """0 where one of them has no bound."""
+    caps = [it.max_concurrent for it in endpoints.values()]
+    return sum(caps) if all(caps) else 0
 
 
 def _view_endpoints(endpoints: Mapping[str, EndpointStatistics]) -> list[EndpointView]:

@@ -11,7 +11,7 @@ from hands import ANSWER, CHAT_ANSWER, CHAT_START, START, STREAM_HEAD, Hands, Tu
 from rawclient import Client, data_of, name_of, names_of
 
 KEY = "sk-ant-api03-AAAABBBBCCCCDDDDEEEEFFFF"
-RATE_LIMITED = json.dumps({"type": "error", "error": {"type": "rate_limit_error", "message": "this model is busy"}}).encode()
+RATE_LIMITED = json.dumps({"type": "error", "error": {"type": "rate_limit_error", "message": "a busy model"}}).encode()
 
 
 async def outcome_of(gate: GateProcess) -> str:

@@ -408,3 +408,19 @@ def test_times_for_people_are_in_utc() -> None:
 def test_a_record_begins_as_running() -> None:
     record = Record("u", Caller(id="a"), 1.0)
     assert (record.state, record.outcome, record.output_tokens) == ("running", None, 0)
+
+
+@pytest.mark.parametrize(
+    ("cap", "endpoints", "shown"),
+    [
+        (0, servers(EndpointStatistics(4), EndpointStatistics(2)), 6),
+        (3, servers(EndpointStatistics(4), EndpointStatistics(2)), 3),
+        (0, servers(EndpointStatistics(4), EndpointStatistics(0)), 0),
+        (2, ONE, 2),
+        (0, ONE, 0),
+    ],
+)
+def test_the_slots_of_several_endpoints_are_those_of_all(
+    cap: int, endpoints: dict[str, EndpointStatistics], shown: int
+) -> None:
+    assert view_upstream("u", "http://u", statistics(cap=cap), endpoints, Figures(), None, 0.0).max_concurrent == shown
