@@ -19,7 +19,7 @@ import termios
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from llmgate.server.asgi import CONNECTION
-from llmgate.upstreams.peer import watch_peer
+from llmgate.upstreams.peer import set_user_timeout, watch_peer
 
 HEAD_LIMIT = 64 * 1024
 _HEAD_TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
@@ -37,6 +37,9 @@ class GateProtocol(HttpToolsProtocol):
     _pipelined = False
     _head_bytes = 0
     _in_head = False
+
+    _watched = True
+    """The kernel's user timeout is on."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -62,6 +65,7 @@ class GateProtocol(HttpToolsProtocol):
         super().on_message_begin()
         self.scope["extensions"] = {CONNECTION: self}  # type: ignore[dict-item]
         self._in_head, self._head_bytes = True, 0
+        self._leave_to_kernel(True)
         if self._is_answering:
             self._pipelined = True
             self.cycle.keep_alive = False
@@ -97,6 +101,25 @@ class GateProtocol(HttpToolsProtocol):
         if self._is_answering:
             self.cycle.disconnected = True  # as it will be when that is told: an answer without an end is no fault now
         self.transport.abort()
+
+    def pause_writing(self) -> None:
+        self._leave_to_kernel(False)
+        super().pause_writing()
+
+    def on_response_complete(self) -> None:
+        if self.unsent:
+            self._leave_to_kernel(False)
+        super().on_response_complete()
+
+    def _leave_to_kernel(self, watched: bool) -> None:
+        """A client that reads slowly is not gone, but the kernel gives it up: it counts from the moment in which the
+        window closed, though it opens again and again, too little each time. So while much is on its way only our own
+        clock counts, which looks for progress; that is until the next request on this connection."""
+        if watched != self._watched:
+            self._watched = watched
+            raw = self.transport.get_extra_info("socket")
+            if raw is not None and raw.fileno() >= 0:
+                set_user_timeout(raw, self.user_timeout if watched else None)
 
     def on_headers_complete(self) -> None:
         self._in_head = False

@@ -8,12 +8,20 @@ KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 
 def watch_peer(connection: socket.socket, *, user_timeout: float | None = None) -> None:
     """`user_timeout`: seconds after which a peer that acknowledges nothing of what was sent is gone (RFC 5482)."""
-    if connection.family not in (socket.AF_INET, socket.AF_INET6):
+    if not _is_tcp(connection):
         return
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    options = [*KEEPALIVE]
-    if user_timeout is not None:
-        options.append(("TCP_USER_TIMEOUT", round(user_timeout * 1000)))
-    for option, value in options:
+    for option, value in KEEPALIVE:
         if hasattr(socket, option):  # macOS has some of them only
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    set_user_timeout(connection, user_timeout)
+
+
+def set_user_timeout(connection: socket.socket, seconds: float | None) -> None:
+    """Seconds after which a peer that acknowledges nothing is gone; None = as the kernel does it."""
+    if _is_tcp(connection) and hasattr(socket, "TCP_USER_TIMEOUT"):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round((seconds or 0) * 1000))
+
+
+def _is_tcp(connection: socket.socket) -> bool:
+    return connection.family in (socket.AF_INET, socket.AF_INET6)

@@ -94,13 +94,6 @@ async def test_while_it_waits_and_while_the_server_works(
     assert model != "translated" or path != MESSAGES or answer["content"] == [{"type": "text", "text": "Hello"}]
 
 
-async def test_an_answer_that_comes_at_once_has_none(gate: GateProcess, server: ChatServer) -> None:
-    client = await gate.ask("direct", stream=False)
-    await (await server.turn()).answer(201, WHOLE)
-    head = await client.head()
-    assert (head.status, head.headers["content-length"], await client.body()) == (201, str(len(WHOLE)), WHOLE)
-
-
 async def test_streams_have_none(gate: GateProcess, server: ChatServer) -> None:
     client = await gate.ask("direct")
     turn = await server.turn()

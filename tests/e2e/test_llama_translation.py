@@ -54,7 +54,7 @@ def gate(llama: LlamaServer, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """One server as two upstreams: of one it is said that it speaks OpenAI's protocols only."""
     own = {"url": llama.url, "max_concurrent": 1}
     upstreams = {
-        NATIVE: {**own, "models": [NATIVE], "kind": "llama-server"},
+        NATIVE: {**own, "models": [NATIVE], "kind": "llama-server", "force_stream": False},
         TRANSLATED: {**own, "models": [TRANSLATED], "kind": "openai"},
     }
     with GateProcess(tmp_path_factory.mktemp("gate"), {"upstreams": upstreams}) as gate:

@@ -129,7 +129,9 @@ class House(Guests):
         asyncio.get_running_loop().set_exception_handler(lambda _, context: self.complaints.append(context))
         listening = bind_listen("127.0.0.1:0")
         self.port = listening.getsockname()[1]
-        self.http = HttpServer(FrontDoor(self.services, self.services.settings.server.path_prefix), [listening])
+        server = self.services.settings.server
+        front = FrontDoor(self.services, server.path_prefix)
+        self.http = HttpServer(front, [listening], server.client_stall_timeout)
         await self.http.start()
         return self
 

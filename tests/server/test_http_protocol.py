@@ -5,7 +5,7 @@ import socket
 
 import pytest
 from gateprocess import MESSAGES, request_body
-from hands import ANSWER, Hands
+from hands import ANSWER, Hands, delta
 from rawclient import Client, CutOff, name_of, post
 
 from llmgate.server.http_server import HttpServer
@@ -173,3 +173,32 @@ async def test_an_abort_between_two_requests(house: House) -> None:
     (connection,) = house.http._server.server_state.connections
     connection.abort()
     assert await client.wait_closed() == b""
+
+
+async def test_only_our_own_clock_counts_while_a_client_reads_slowly(house: House, hands: Hands) -> None:
+    """F17: the kernel would give it up; it may again from the next request on."""
+
+    def kernels() -> int:
+        (connection,) = house.http._server.server_state.connections
+        raw = connection.transport.get_extra_info("socket")
+        return int(raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT))
+
+    client = await Client.connect(house.port, receive_buffer=4096)
+    client.send(REQUEST)
+    turn = await hands.turn()
+    await turn.begin()
+    await client.head()
+    assert kernels() > 0
+    while kernels():
+        await turn.say(delta("x" * 30_000))
+    assert len(house.services.running) == 1
+    await turn.end()
+    frames = await client.frames()
+    assert name_of(frames[-1]) == "message_stop"
+    assert kernels() == 0, "the rest of the answer may still be on its way"
+    client.next_answer()
+    client.send(REQUEST)
+    turn = await hands.turn()
+    assert kernels() > 0
+    await turn.complete()
+    await client.frames()
