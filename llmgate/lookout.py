@@ -25,6 +25,8 @@ FIRST_PAUSE_SECONDS = 0.5
 LAST_PAUSE_SECONDS = 5.0
 IDLE_SECONDS = 15.0
 
+NO_ANSWER = "it does not answer"
+
 _AWAY = (502, 503, 504)
 _LIMIT = 64 * 1024
 _TIMEOUTS = Timeouts(connect=5.0, first_byte=10.0, idle=10.0, total=10.0)
@@ -109,6 +111,9 @@ class Lookout:
     async def _look_at_one_that_is_up(self, name: str, watched: _Watched) -> None:
         if not self._in_flight(name, watched):
             away = await self._ask(name)
+            if away == NO_ANSWER:  # once is no death
+                await asyncio.sleep(FIRST_PAUSE_SECONDS)
+                away = await self._ask(name)
             if away and not self._in_flight(name, watched):
                 self._admission.set_endpoint(watched.upstream, name, up=False, reason=away)
                 return
@@ -145,7 +150,7 @@ class Lookout:
         except UpstreamDown:
             return NO_CONNECTION
         except GateError:
-            return "it does not answer"
+            return NO_ANSWER
         if is_loading(status, body):
             return LOADING_MODEL
         return "it says that it is not available" if status in _AWAY else ""

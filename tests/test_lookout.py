@@ -15,7 +15,7 @@ from llmgate.core.caller import Caller
 from llmgate.core.events import AlarmCleared, AlarmRaised, EndpointChanged, Event, Limits, Mode
 from llmgate.core.gate import Gate
 from llmgate.errors import UpstreamDown, UpstreamFailed, UpstreamTimeout
-from llmgate.lookout import FIRST_PAUSE_SECONDS, IDLE_SECONDS, LAST_PAUSE_SECONDS, Lookout
+from llmgate.lookout import FIRST_PAUSE_SECONDS, IDLE_SECONDS, LAST_PAUSE_SECONDS, NO_ANSWER, Lookout
 from llmgate.upstreams.answer import Done, OnDone, Timeouts
 from llmgate.upstreams.upstream import Upstream
 from tests.server.stage import pass_time, play
@@ -182,8 +182,8 @@ async def test_what_a_question_says_counts_only_while_nobody_works_there(tower: 
         ((500, b"oops"), ""),
         ((200, b"loading"), ""),
         (REFUSED, NO_CONNECTION),
-        (HANGS, "it does not answer"),
-        (UpstreamFailed("llmgate: broken"), "it does not answer"),
+        (HANGS, NO_ANSWER),
+        (UpstreamFailed("llmgate: broken"), NO_ANSWER),
         (LOADING, LOADING_MODEL),
         ((502, b"the model is loading"), LOADING_MODEL),
         ((502, b"Bad Gateway"), "it says that it is not available"),
@@ -196,6 +196,10 @@ def test_which_answers_mean_that_it_is_not_there(health: Reply, away: str) -> No
     async def test(tower: Tower) -> None:
         tower.servers["v"].health = health
         await turns(20)
+        if away == NO_ANSWER:
+            assert tower.changes() == [], "once is no death"
+            await pass_time(FIRST_PAUSE_SECONDS)
+            await turns(20)
         assert tower.changes() == ([("v", False, away)] if away else [])
         assert tower.lookout.detail("v").startswith(away)
         assert (tower.admission.gate("v").mode is Mode.HELD) == bool(away)

@@ -186,7 +186,7 @@ async def test_a_prompt_beyond_its_context_is_told_in_the_words_that_clients_kno
 
 async def test_killed_mid_stream_the_client_gets_whole_events_and_an_error(folder: Path, model: Path) -> None:
     with LlamaServer(folder, model, free_port(), parallel=1) as server:
-        upstream = {"url": server.url, "models": ["m"], "max_concurrent": 1}
+        upstream = {"url": server.url, "models": ["m"], "max_concurrent": 1, "on_down": "fail"}
         with GateProcess(folder, {"upstreams": {"a": upstream}}) as gate:
             client = await tell(gate, "m", ENDLESS)
             await client.until("content_block_delta")
