@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from llmgate.admission.local import LocalAdmission
 from llmgate.config.settings import Settings, UpstreamSettings
-from llmgate.core.routing import Routes, Serves
+from llmgate.core.routing import Routes, Serves, is_glob
 from llmgate.errors import GateError, UpstreamDown
 from llmgate.fleet import UNKNOWN_SLOTS, endpoint_names, limits_of
 from llmgate.protocols.speech import MESSAGES_PATH, Kind, Speech
@@ -61,9 +61,10 @@ class _Server:
         self.wake = asyncio.Event()
 
     @property
-    def is_needed(self) -> bool:
-        """Whether the upstream cannot be used as it is meant before this server has told something."""
-        return not self.settings.models or self.tells_slots
+    def tells_models(self) -> bool:
+        """Its own list says what the upstream serves, or what its globs stand for."""
+        models = self.settings.models
+        return not models or any(is_glob(model) for model in models)
 
 
 class Discovery:
@@ -92,8 +93,9 @@ class Discovery:
         An only upstream without `models` gets every model: with one server there is nothing to choose.
         """
         configured = self._settings.upstreams
+        told = {name: self._models_of(name) for name in configured}
         serves = {
-            name: Serves(upstream.models or self._models_of(name), upstream.aliases)
+            name: Serves(upstream.models or told[name], upstream.aliases, told[name])
             for name, upstream in configured.items()
         }
         default = self._settings.server.default_upstream
@@ -116,8 +118,7 @@ class Discovery:
         """Asks for ever: soon again while a server does not answer, now and then once it has."""
         async with asyncio.TaskGroup() as tasks:
             for server in self._servers.values():
-                if server.is_needed or server.upstream.speech.speaks(MESSAGES_PATH) is None:
-                    tasks.create_task(self._follow(server))
+                tasks.create_task(self._follow(server))
 
     async def _follow(self, server: _Server) -> None:
         retry = FIRST_RETRY_SECONDS
@@ -138,8 +139,9 @@ class Discovery:
             self._note_slots(server, await probe.slots())
         if not server.asked:
             await self._ask_speech(server, probe)
-        if not server.settings.models:
-            self._note_models(server, tuple(card.name for card in await probe.models(needed=True)))
+        if server.tells_models:
+            cards = await probe.models(needed=not server.settings.models)
+            self._note_models(server, tuple(card.name for card in cards))
         if not server.tells_slots and server.upstream.speech.kind == "llama-server":
             self._note_mismatch(server, await probe.slots())
         server.upstream.cards = await probe.cards(server.upstream.speech.kind, server.upstream.cards)
@@ -177,7 +179,8 @@ class Discovery:
     def _note_models(self, server: _Server, models: tuple[str, ...]) -> None:
         if models != server.models:
             server.models = models
-            logger.info("%s serves %s", server.name, ", ".join(models) or "models that it does not list")
+            if not server.settings.models:
+                logger.info("%s serves %s", server.name, ", ".join(models) or "models that it does not list")
             self._on_routes()
 
     def _note_failure(self, server: _Server, error: GateError) -> None:

@@ -46,8 +46,8 @@ class GateError(LlmgateError):
     """An error that ends one request; the request's surface turns it into bytes."""
 
     code: ClassVar[str] = "INTERNAL"
-    status: ClassVar[int] = 500
-    outcome: ClassVar[Outcome] = "upstream_error"
+    status: int = 500
+    outcome: Outcome = "upstream_error"
 
 
 class BadRequest(GateError):
@@ -108,7 +108,8 @@ class UpstreamTimeout(GateError):
 
 
 class UpstreamFailed(GateError):
-    code, status, outcome = "UPSTREAM_ERROR", 502, "upstream_error"
+    code, status = "UPSTREAM_ERROR", 502
+    outcome: Outcome = "upstream_error"
 
 
 class ClientStalled(GateError):

@@ -40,10 +40,13 @@ _TEXTS: Mapping[Alarm, str] = {
 class _Watched:
     """One endpoint."""
 
-    __slots__ = ("down", "next_at", "upstream", "why")
+    __slots__ = ("answers", "down", "next_at", "upstream", "why")
 
     def __init__(self, upstream: str) -> None:
         self.upstream = upstream
+        self.answers = False
+        """It was well once, by its own word. Of one that never was, no answer of another kind is held against it: there
+        are proxies that know nothing of /health."""
         self.down = asyncio.Event()
         self.why = ""
         self.next_at = 0.0
@@ -145,15 +148,19 @@ class Lookout:
 
     async def _ask(self, name: str) -> str:
         """Why it cannot take a request, for a person; "" where it can."""
+        watched = self._watched[name]
         try:
             status, body = await self._endpoints[name].ask(b"/health", timeouts=_TIMEOUTS, limit=_LIMIT)
         except UpstreamDown:
             return NO_CONNECTION
         except GateError:
-            return NO_ANSWER
+            return NO_ANSWER if watched.answers else ""
         if is_loading(status, body):
             return LOADING_MODEL
-        return "it says that it is not available" if status in _AWAY else ""
+        if status in _AWAY:
+            return "it says that it is not available" if watched.answers else ""
+        watched.answers = True
+        return ""
 
     # ---- alarms
 

@@ -305,10 +305,50 @@ def test_the_default_upstream_takes_the_rest() -> None:
     assert (routes.find("n"), routes.find("whatever")) == (Route("b", "n"), Route("a", "whatever"))
 
 
+async def test_what_a_glob_stands_for_is_listed_and_followed(caplog: pytest.LogCaptureFixture) -> None:
+    server, other = Server(v1_models=ok(MODELS)), Server(v1_models=ok(b'{"data":[{"id":"other"},{"id":"big"}]}'))
+    async with Puppet(server.script) as one, Puppet(other.script) as two:
+        all_of_it = {"url": one.url, "models": ["*"], "aliases": {"fast": "other"}, "max_concurrent": 1}
+        bench = Bench({"a": all_of_it, "b": {"url": two.url, "models": ["big"], "max_concurrent": 1}})
+        assert bench.listed() == ["big", "fast"]
+        with caplog.at_level(logging.INFO, "llmgate"):
+            async with bench.running():
+                await bench.until(lambda: bench.listed() == ["big", "qwen2.5:3b-instruct", "other", "fast"])
+                assert bench.routed == 1
+                server.answers["/v1/models"] = ok(b'{"data":[{"id":"new"},{"id":"big"}]}')
+                await bench.until(lambda: bench.routed == 2)
+                assert bench.listed() == ["big", "new", "fast"]
+                assert bench.discovery.routes().find("big") == Route("b", "big"), "the settings name it"
+    assert [line for line in caplog.messages if " serves " in line] == []
+
+
+@pytest.mark.parametrize("models", [MISSING, b"HTTP/1.1 401 X\r\ncontent-length: 0\r\n\r\n"])
+async def test_a_glob_needs_no_list(models: bytes) -> None:
+    server = Server(v1_models=models, props=ok(PROPS))
+    async with Puppet(server.script) as puppet:
+        bench = Bench({"u": {"url": puppet.url, "models": ["*"], "max_concurrent": "auto"}})
+        async with bench.running():
+            await bench.until(lambda: server.asked.count("/v1/models") > 2)
+            assert bench.routed == 1, "a refusal is an answer"
+            assert (bench.slots(), bench.listed()) == (4, [])
+            assert bench.discovery.routes().find("whatever") == Route("u", "whatever")
+            assert bench.upstreams["u"].speech.messages is False, "the rest is asked all the same"
+
+
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
-async def test_nothing_to_ask_is_no_question(kind: str) -> None:
-    async with asyncio.timeout(LIVENESS_SECONDS):
-        await Bench({"u": {**URL, "models": ["m"], "kind": kind}}).discovery.run()
+async def test_where_the_settings_say_what_it_is_and_serves_only_its_models_are_asked(
+    kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server(v1_models=ok(b'{"data":[{"id":"m","context_window":4096}]}'), props=ok(PROPS))
+    async with Puppet(server.script) as puppet:
+        bench = Bench({"u": {"url": puppet.url, **SET, "kind": kind}})
+        with caplog.at_level(logging.INFO, "llmgate"):
+            async with bench.running():
+                await bench.until(lambda: "m" in bench.upstreams["u"].cards)
+                assert bench.upstreams["u"].cards["m"].context_window == 4096
+                await bench.until(lambda: len(server.asked) > 2)
+    assert set(server.asked) == {"/v1/models"}
+    assert (bench.listed(), bench.routed, caplog.messages) == (["m"], 0, [])
 
 
 # ---- kinds

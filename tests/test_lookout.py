@@ -194,7 +194,9 @@ async def test_what_a_question_says_counts_only_while_nobody_works_there(tower: 
 def test_which_answers_mean_that_it_is_not_there(health: Reply, away: str) -> None:
     @on_a_tower
     async def test(tower: Tower) -> None:
+        await turns(20)
         tower.servers["v"].health = health
+        await pass_time(IDLE_SECONDS)
         await turns(20)
         if away == NO_ANSWER:
             assert tower.changes() == [], "once is no death"
@@ -410,7 +412,7 @@ async def test_a_server_that_takes_no_connection_while_one_drains_is_down_before
 @on_a_tower
 async def test_one_that_is_back_is_asked_for_its_slots_again(tower: Tower) -> None:
     watch = tower.lookout.slot_watches["v"]
-    watch._refused = True
+    watch._refused_until = this_loop().time() + 1000
     tower.servers["v"].health = REFUSED
     await pass_time(1)
     assert not watch.is_source

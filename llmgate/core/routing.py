@@ -32,6 +32,8 @@ class Serves(msgspec.Struct, frozen=True):
     """Exact names and globs (`*`, `?`, `[...]`)."""
     aliases: Mapping[str, str] = {}
     """Name that clients use -> name that the upstream knows."""
+    told: tuple[str, ...] = ()
+    """Names that the upstream lists itself: those that a glob brings here can be listed."""
 
 
 class Routes:
@@ -52,26 +54,39 @@ class Routes:
         globs.sort(key=lambda entry: _specificity(entry[0]), reverse=True)
         self._globs = [(re.compile(fnmatch.translate(glob)), upstream) for glob, upstream in globs]
         self._default = default_upstream
+        self._told = {
+            model: Route(upstream, model)
+            for upstream, served in serves.items()
+            for model in served.told
+            if self._known(model) is None and self._matched(model) == upstream
+        }
 
     def find(self, model: str) -> Route:
         """The route of a model; UnknownModel names those that are known."""
-        route = self._named(model) or self._named(other_tag(model))
+        route = self._known(model)
         if route is not None:
             return route
-        for pattern, upstream in self._globs:
-            if pattern.match(model):
-                return Route(upstream, model)
-        if self._default:
-            return Route(self._default, model)
-        raise UnknownModel(f"llmgate: no upstream serves the model {model!r}; {_known(self.models())} (UNKNOWN_MODEL)")
+        if upstream := self._matched(model) or self._default:
+            return Route(upstream, model)
+        raise UnknownModel(f"llmgate: no upstream serves the model {model!r}; {_names(self.models())} (UNKNOWN_MODEL)")
+
+    def _known(self, model: str) -> Route | None:
+        return self._named(model) or self._named(other_tag(model))
 
     def _named(self, model: str) -> Route | None:
         return self._exact.get(model) or self._aliases.get(model)
 
+    def _matched(self, model: str) -> str:
+        """The upstream with the most specific glob; "" where none matches."""
+        return next((upstream for pattern, upstream in self._globs if pattern.match(model)), "")
+
     def models(self) -> list[tuple[str, Route]]:
-        """Every name that can be listed (globs cannot), aliases included, in the order of the settings."""
+        """Every name that can be listed, in the order of the settings: exact names, of what a glob stands for whatever
+        its upstream lists, aliases.
+        """
         return [
             *self._exact.items(),
+            *self._told.items(),
             *((name, route) for name, route in self._aliases.items() if name not in self._exact),
         ]
 
@@ -98,7 +113,7 @@ def _specificity(glob: str) -> tuple[int, int, bool]:
     return before, len(_WILDCARD.sub("", glob)), glob != "*"
 
 
-def _known(models: Iterable[tuple[str, Route]]) -> str:
+def _names(models: Iterable[tuple[str, Route]]) -> str:
     names = [name for name, _ in models]
     if not names:
         return "none is known yet: is the upstream up?"

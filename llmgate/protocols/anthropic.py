@@ -26,6 +26,7 @@ An upstream's error that is not in this shape gets the type that Anthropic docum
 A prompt longer than the context becomes "prompt is too long: N tokens > M maximum", the wording that Claude Code knows.
 """
 
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -40,10 +41,12 @@ from llmgate.errors import (
     UpstreamDown,
     UpstreamTimeout,
 )
-from llmgate.protocols.decoding import NULL, decoded
+from llmgate.protocols.decoding import decoded
+from llmgate.protocols.document import read_object
+from llmgate.protocols.fault import is_fault
 from llmgate.protocols.message import tidy
 from llmgate.protocols.request import read_model_request, replace_model
-from llmgate.protocols.sse import EVENT_STREAM, LIMIT, EventWatch, comment, fields, is_event_stream
+from llmgate.protocols.sse import EVENT_STREAM, LIMIT, EventWatch, comment, fields, is_event_stream, kind_of
 from llmgate.protocols.surface import ModelRequest, Opening, QueuePosition, StreamWatch
 from llmgate.protocols.upstream_error import UpstreamError, read_upstream_error
 
@@ -80,7 +83,6 @@ _NAMES = frozenset(
         b"message_delta",
         b"message_stop",
         b"ping",
-        b"error",
     }
 )
 
@@ -116,13 +118,7 @@ class _WithUsage(msgspec.Struct):
     usage: _Usage | None = None
 
 
-class _Nameless(msgspec.Struct):
-    type: str = ""
-    error: msgspec.Raw = NULL
-
-
 _WITH_USAGE = msgspec.json.Decoder(_WithUsage)
-_NAMELESS = msgspec.json.Decoder(_Nameless)
 
 
 class MessagesSurface:
@@ -183,13 +179,16 @@ class MessagesSurface:
         """See Surface."""
         return _frame(msgspec.json.format(self.upstream_error_body(status, body, request_id)[1], indent=-1))
 
-    def watch(self) -> StreamWatch:
+    def watch(self, request_id: str = "") -> StreamWatch:
         """See Surface."""
-        return MessagesWatch()
+        return MessagesWatch(partial(self.upstream_error_frame, request_id=request_id))
 
 
 class MessagesWatch(EventWatch):
-    """An event is known by its name; where that is none of Anthropic's, by the `type` in its data."""
+    """An event is known by its name; where that is none of Anthropic's, by the `type` in its data.
+
+    Its SDKs raise on an error by the event's name alone.
+    """
 
     __slots__ = ()
 
@@ -211,15 +210,17 @@ class MessagesWatch(EventWatch):
     def _read(self, event: bytes) -> None:
         name, data = fields(event)
         if name not in _NAMES:
-            name = _name_of(data)
+            document = read_object(data) or {}
+            if name == b"error" or is_fault(document):
+                self._fail(document, data, is_own=name == b"error" and _in_shape(document))
+                return
+            name = kind_of(document)
         if name == b"content_block_delta":
             self.output_tokens += self._counting
         elif name in {b"message_start", b"message_delta"} and b'"usage"' in data:
             self._read_usage(decoded(_WITH_USAGE, data) or _WithUsage())
         elif name == b"message_stop":
             self.complete = True
-        elif name == b"error":
-            self.failed = True
 
     def _read_usage(self, told: _WithUsage) -> None:
         if told.message and told.message.usage:
@@ -234,11 +235,6 @@ class MessagesWatch(EventWatch):
         if usage.input_tokens is not None:
             cached = (usage.cache_creation_input_tokens or 0) + (usage.cache_read_input_tokens or 0)
             self.input_tokens = usage.input_tokens + cached
-
-
-def _name_of(data: bytes) -> bytes:
-    nameless = decoded(_NAMELESS, data) or _Nameless()
-    return nameless.type.encode() or (b"" if nameless.error == NULL else b"error")
 
 
 def _type_of(error: GateError) -> str:
@@ -262,8 +258,6 @@ def _in_shape(document: Any) -> bool:
 
 def _describe(error: UpstreamError) -> tuple[str, str]:
     if error.overflow:
-        return "invalid_request_error", (
-            f"prompt is too long: {error.overflow.asked} tokens > {error.overflow.most} maximum"
-        )
+        return "invalid_request_error", f"prompt is too long: {error.overflow}"
     fallback = "invalid_request_error" if error.status < 500 else "api_error"
     return _TYPES_BY_STATUS.get(error.status, fallback), error.message

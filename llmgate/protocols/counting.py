@@ -4,7 +4,8 @@
     POST /apply-template             llama-server: {"prompt":...}, the text that its model would get
     POST /tokenize                   llama-server: {"tokens":[...]} of a text; vLLM: {"count":N} of messages
 
-The second and the third are told the request as it is translated for chat completions.
+The second and the third are told the request as it is translated for chat completions. A server of another kind may
+be one of those behind a proxy: it has /apply-template, or /tokenize that takes messages, or neither.
 """
 
 import re

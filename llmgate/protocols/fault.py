@@ -3,13 +3,20 @@
 Shapes seen: `{"error":{"message":…,"type":…,"code":…}}` (OpenAI, llama-server), `{"error":"…"}` (Ollama),
 `{"object":"error","message":…,"code":…}` (vLLM), `{"type":"error","error":{…}}` (Anthropic), and any data in an event
 that is named error.
+
+Clients know the shape of their own surface only: the others they pass over, and take half a text for the whole.
 """
 
+from collections.abc import Callable
 from typing import Any
+
+ErrorFrame = Callable[[int, bytes], bytes]
+"""Makes the last frames of an open stream of an upstream's error: its status and its data."""
 
 _STATUSES = {
     "invalid_request_error": 400,
     "exceed_context_size_error": 400,
+    "context_length_exceeded": 400,
     "badrequesterror": 400,
     "authentication_error": 401,
     "permission_error": 403,
@@ -38,6 +45,24 @@ def fault_status(document: dict[str, Any]) -> int:
         if status := _status(told.get(key)):
             return status
     return 500
+
+
+class FaultWatch:
+    """The part of a StreamWatch that judges the errors in a stream."""
+
+    __slots__ = ("_error_frame", "_instead", "complete", "failed")
+
+    def __init__(self, error_frame: ErrorFrame) -> None:
+        self.complete = self.failed = False
+        self._error_frame = error_frame
+        self._instead: bytes | None = None
+        """What passed in place of an error of a foreign shape. Once it is there nothing more of the stream passes."""
+
+    def _fail(self, document: dict[str, Any], data: bytes, *, is_own: bool) -> None:
+        """The stream tells an error; `is_own`: in the surface's own shape. What follows an end is of no account."""
+        if not (is_own or self.complete or self.failed):
+            self._instead = self._error_frame(fault_status(document), data)
+        self.failed = True
 
 
 def _status(value: Any) -> int:

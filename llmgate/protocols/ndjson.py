@@ -2,8 +2,8 @@
 
 - What `feed` and `finish` return, joined, and what is counted depend on the bytes of the stream alone, never on how
   they were cut into pieces.
-- A line ends with LF and passes byte for byte. One of nothing but blanks is swallowed: Ollama's clients take every line
-  for JSON.
+- A line ends with LF and passes byte for byte, but for an error of a foreign shape: see FaultWatch. One of nothing but
+  blanks is swallowed: Ollama's clients take every line for JSON.
 - An unfinished line is held back, up to LIMIT bytes. One that is longer passes as it comes and is not read.
 - The work is linear in the bytes, the memory bounded by LIMIT and one piece.
 """
@@ -13,6 +13,8 @@ from typing import Annotated
 import msgspec
 
 from llmgate.protocols.decoding import NULL, decoded
+from llmgate.protocols.document import read_object
+from llmgate.protocols.fault import ErrorFrame, FaultWatch, is_fault
 
 NDJSON = b"application/x-ndjson"
 _TYPES = (NDJSON, b"application/ndjson")
@@ -30,7 +32,6 @@ _Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 class _Part(msgspec.Struct):
     done: msgspec.Raw = NULL
-    error: msgspec.Raw = NULL
 
 
 class _Counts(msgspec.Struct):
@@ -47,14 +48,12 @@ def is_ndjson(content_type: bytes) -> bool:
     return content_type.lower().startswith(_TYPES)
 
 
-class LineWatch:
+class LineWatch(FaultWatch):
     """See StreamWatch. `opened` means nothing here: JSON has no byte order mark."""
 
     __slots__ = (
         "_counting",
         "_held",
-        "complete",
-        "failed",
         "input_tokens",
         "inside_event",
         "opened",
@@ -62,8 +61,9 @@ class LineWatch:
         "started",
     )
 
-    def __init__(self) -> None:
-        self.complete = self.failed = self.started = self.inside_event = self.opened = False
+    def __init__(self, error_frame: ErrorFrame) -> None:
+        super().__init__(error_frame)
+        self.started = self.inside_event = self.opened = False
         self.output_tokens = 0
         self.input_tokens: int | None = None
         self._counting = True
@@ -73,6 +73,8 @@ class LineWatch:
 
     def feed(self, data: bytes) -> bytes:
         """See StreamWatch. The short cut: nothing but whole parts of an answer that goes on."""
+        if self._instead is not None:
+            return b""
         if not self._held and not self.inside_event and _is_regular(data):
             self.started = True
             if self._counting:
@@ -98,6 +100,8 @@ class LineWatch:
             self._held += line + b"\n"
             out.append(self._take(bytes(self._held)))
             self._held.clear()
+            if self._instead is not None:
+                return out
         self._held += rest
         if len(self._held) > LIMIT:
             self.inside_event = self.started = True
@@ -106,7 +110,7 @@ class LineWatch:
         return out
 
     def _take(self, line: bytes) -> bytes:
-        """What passes of one whole line: all of it, or nothing."""
+        """What passes of one whole line: all of it, or nothing, or what stands for its error."""
         if len(line) > LIMIT + 1:  # more than LIMIT bytes before its end
             self.started = True
             return line
@@ -114,13 +118,13 @@ class LineWatch:
             return b""
         self.started = True
         self._read(line)
-        return line
+        return line if self._instead is None else self._instead
 
     def _read(self, line: bytes) -> None:
-        part = decoded(_PART, line) or _Part()
-        if part.error != NULL:
-            self.failed = True
-        elif part.done == _TRUE:
+        if (b"error" in line or b"\\u" in line) and is_fault(document := read_object(line) or {}):
+            error = document.get("error")
+            self._fail(document, line, is_own=isinstance(error, str) and error != "")
+        elif (decoded(_PART, line) or _Part()).done == _TRUE:
             self.complete = True
             self._read_counts(decoded(_COUNTS, line) or _Counts())
         else:

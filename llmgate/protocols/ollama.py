@@ -13,6 +13,7 @@ An error is `{"error":"…"}` with the status of the error, in an open stream th
 """  # noqa: E501  a part is one line
 
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -103,9 +104,9 @@ class OllamaSurface:
         """See Surface."""
         return msgspec.json.format(self.upstream_error_body(status, body, request_id)[1], indent=-1) + b"\n"
 
-    def watch(self) -> StreamWatch:
+    def watch(self, request_id: str = "") -> StreamWatch:
         """See Surface."""
-        return LineWatch()
+        return LineWatch(partial(self.upstream_error_frame, request_id=request_id))
 
     def _part(self, opening: Opening, queue: QueueField | msgspec.UnsetType) -> msgspec.Struct:
         """An empty part of an answer that goes on."""

@@ -6,7 +6,7 @@ answer with an empty delta. It is for clients that give up after a time without 
 
     error                        status       type                    code
     BadRequest and its kinds     400 408 405 413  invalid_request_error  the error's own, such as BODY_TOO_LARGE
-    NotFound, UnknownModel       404          invalid_request_error   NOT_FOUND, UNKNOWN_MODEL
+    NotFound, UnknownModel       404          not_found_error         NOT_FOUND, UNKNOWN_MODEL
     QueueFull, Cancelled, Refused 503         server_error            QUEUE_FULL, CANCELLED, REFUSED
     QueueTimeout                 504          server_error            QUEUE_TIMEOUT
     UpstreamDown                 503          server_error            UPSTREAM_DOWN
@@ -19,12 +19,15 @@ shape gets the type that fits its status (_TYPES_BY_STATUS), and the code that i
 """
 
 import re
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
 
 from llmgate.errors import GateError
-from llmgate.protocols.decoding import NULL, decoded
+from llmgate.protocols.decoding import decoded
+from llmgate.protocols.document import read_object
+from llmgate.protocols.fault import ErrorFrame, is_fault
 from llmgate.protocols.message import tidy
 from llmgate.protocols.queue_field import QueueField, queue_field
 from llmgate.protocols.request import read_model_request, replace_model
@@ -67,12 +70,7 @@ class _WithUsage(msgspec.Struct):
     usage: _Usage | None = None
 
 
-class _WithError(msgspec.Struct):
-    error: msgspec.Raw = NULL
-
-
 _WITH_USAGE = msgspec.json.Decoder(_WithUsage)
-_WITH_ERROR = msgspec.json.Decoder(_WithError)
 
 
 class _Chunk(msgspec.Struct):
@@ -114,7 +112,8 @@ class OpenAISurface:
 
     def error_body(self, error: GateError, request_id: str) -> bytes:  # noqa: ARG002  OpenAI's shape has no place for it
         """See Surface."""
-        kind = "invalid_request_error" if error.status < 500 else "server_error"
+        fallback = "invalid_request_error" if error.status < 500 else "server_error"
+        kind = _TYPES_BY_STATUS.get(error.status, fallback)
         return _encode(kind, str(error), error.code)
 
     def error_frame(self, error: GateError, request_id: str, client: str) -> bytes:  # noqa: ARG002  the same for all
@@ -134,9 +133,9 @@ class OpenAISurface:
         """See Surface."""
         return _frame(msgspec.json.format(self.upstream_error_body(status, body, request_id)[1], indent=-1))
 
-    def watch(self) -> StreamWatch:
+    def watch(self, request_id: str = "") -> StreamWatch:
         """See Surface."""
-        return ChatWatch()
+        return ChatWatch(partial(self.upstream_error_frame, request_id=request_id))
 
 
 class ChatSurface(OpenAISurface):
@@ -156,13 +155,14 @@ class ChatSurface(OpenAISurface):
 class ChatWatch(EventWatch):
     """An event with choices is content; usage and errors are looked for by their bytes, and only then decoded.
 
-    Some servers leave [DONE] out: a regular end of the message after a finish_reason is as good.
+    Some servers leave [DONE] out: a regular end of the message after a finish_reason is as good. OpenAI's SDKs raise on
+    an `error` in the data of an event without a name, and on nothing else in every version.
     """
 
     __slots__ = ("_stopped",)
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, error_frame: ErrorFrame) -> None:
+        super().__init__(error_frame)
         self._stopped = False
 
     def finish(self) -> bytes:
@@ -198,8 +198,10 @@ class ChatWatch(EventWatch):
             self.output_tokens += _is_content(data)
         if b'"usage"' in data:
             self._read_usage((decoded(_WITH_USAGE, data) or _WithUsage()).usage)
-        if name == b"error" or (b'"error"' in data and (decoded(_WITH_ERROR, data) or _WithError()).error != NULL):
-            self.failed = True
+        if name == b"error" or b'"error"' in data:
+            document = read_object(data) or {}
+            if name == b"error" or is_fault(document):
+                self._fail(document, data, is_own=not name and _in_shape(document))
 
     def _read_usage(self, usage: _Usage | None) -> None:
         if usage and usage.prompt_tokens is not None:
@@ -250,6 +252,6 @@ def _in_shape(document: Any) -> bool:
 
 def _code_of(document: Any) -> str | None:
     match document:
-        case {"error": {"code": str(code)}}:
+        case {"error": {"code": str(code)}} | {"code": str(code)}:
             return tidy(code)
     return None

@@ -11,14 +11,17 @@ twice, flat as OpenAI documents it and nested as it is sent: each SDK raises on 
 Its code is always text, since the Vercel AI SDK passes over an error without: UPSTREAM_ERROR where the upstream gave none.
 """  # noqa: E501  the event is one line
 
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
 
 from llmgate.errors import GateError
-from llmgate.protocols.decoding import NULL, decoded
+from llmgate.protocols.decoding import decoded
+from llmgate.protocols.document import read_object
+from llmgate.protocols.fault import is_fault
 from llmgate.protocols.openai import OpenAISurface
-from llmgate.protocols.sse import LIMIT, EventWatch, fields
+from llmgate.protocols.sse import LIMIT, EventWatch, fields, kind_of
 from llmgate.protocols.surface import StreamWatch
 
 _PREFIX = b"event: response."
@@ -57,13 +60,7 @@ class _End(msgspec.Struct):
     response: _Response | None = None
 
 
-class _Nameless(msgspec.Struct):
-    type: str = ""
-    error: msgspec.Raw = NULL
-
-
 _END = msgspec.json.Decoder(_End)
-_NAMELESS = msgspec.json.Decoder(_Nameless)
 
 
 class ResponsesSurface(OpenAISurface):
@@ -80,9 +77,9 @@ class ResponsesSurface(OpenAISurface):
         """See Surface."""
         return _frame(self.upstream_error_body(status, body, request_id)[1])
 
-    def watch(self) -> StreamWatch:
+    def watch(self, request_id: str = "") -> StreamWatch:
         """See Surface."""
-        return ResponsesWatch()
+        return ResponsesWatch(partial(self.upstream_error_frame, request_id=request_id))
 
 
 class ResponsesWatch(EventWatch):
@@ -109,16 +106,18 @@ class ResponsesWatch(EventWatch):
 
     def _read(self, event: bytes) -> None:
         name, data = fields(event)
-        if name != b"error" and not name.startswith(b"response."):
-            name = _name_of(data)
+        if not name.startswith(b"response."):
+            document = read_object(data) or {}
+            if name == b"error" or is_fault(document):
+                self._fail(document, data, is_own=name == b"error" and _in_shape(document))
+                return
+            name = kind_of(document)
         if name.endswith(_DELTA):
             self.output_tokens += self._counting
         elif name in _ENDS:
             self.complete = True
             self.failed = self.failed or name == b"response.failed"
             self._read_usage((decoded(_END, data) or _End()).response)
-        elif name == b"error":
-            self.failed = True
 
     def _read_usage(self, response: _Response | None) -> None:
         usage = response.usage if response else None
@@ -129,9 +128,12 @@ class ResponsesWatch(EventWatch):
             self._counting = False
 
 
-def _name_of(data: bytes) -> bytes:
-    nameless = decoded(_NAMELESS, data) or _Nameless()
-    return nameless.type.encode() or (b"" if nameless.error == NULL else b"error")
+def _in_shape(document: Any) -> bool:
+    """Both flat and nested: an SDK that looks for the other one would pass over it."""
+    match document:
+        case {"type": "error", "code": str(code), "message": str(), "error": {"message": str()}}:
+            return code != ""
+    return False
 
 
 def _frame(body: bytes) -> bytes:

@@ -7,6 +7,8 @@ may as well be asked each time.
 
 from typing import Final, Literal
 
+from llmgate.protocols.upstream_error import read_upstream_error
+
 Kind = Literal["auto", "llama-server", "ollama", "vllm", "openai", "anthropic"]
 """`auto`: not known yet, or none of the others."""
 
@@ -37,7 +39,7 @@ _SPOKEN: Final[dict[Kind, dict[str, bool]]] = {
 class Speech:
     """One server's. `kind` is set once it is known, the others once the server answered for them."""
 
-    __slots__ = ("counts", "kind", "messages")
+    __slots__ = ("counts", "kind", "messages", "templates", "tokenizes")
 
     def __init__(self, kind: Kind = "auto") -> None:
         self.kind: Kind = kind
@@ -45,6 +47,10 @@ class Speech:
         """Whether it answers POST /v1/messages; None: it was not asked."""
         self.counts = True
         """Whether POST /v1/messages/count_tokens is worth asking; not once it said that there is no such path."""
+        self.templates = True
+        """The same of POST /apply-template."""
+        self.tokenizes = True
+        """The same of POST /tokenize."""
 
     def speaks(self, path: str) -> bool | None:
         """Whether it answers this path of a surface, without prefix; None: it must be asked."""
@@ -54,7 +60,8 @@ class Speech:
 
     def forget(self) -> None:
         """What it answered: it may have come back as another version."""
-        self.messages, self.counts = None, True
+        self.messages = None
+        self.counts = self.templates = self.tokenizes = True
 
 
 def is_no_such_path(status: int, body: bytes) -> bool:
@@ -69,8 +76,10 @@ def is_no_such_path(status: int, body: bytes) -> bool:
 def is_loading(status: int, body: bytes) -> bool:
     """Whether the server says that it did not begin the request, since its model is still being loaded.
 
-    llama-server: 503 "Loading model"; proxies in front of servers that start answer 502 or 503 in like words. A page
-    for a browser tells nothing: its images may be "loading" too.
+    llama-server: 503 "Loading model"; proxies in front of servers that start answer 502 or 503 in like words. One that
+    failed to load it says so, and will not be there in a moment.
     """
-    said = body.lower()
-    return status in LOADING and b"loading" in said and b"model" in said and b"<" not in said
+    if status not in LOADING or b"<" in body:  # a page for a browser: its images may be "loading" too
+        return False
+    said = read_upstream_error(status, body).message.lower()
+    return "loading" in said and "model" in said and not any(word in said for word in ("error", "fail", "cannot"))

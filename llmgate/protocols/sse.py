@@ -4,9 +4,10 @@ The grammar is that of server-sent events (WHATWG HTML, 9.2): lines end with LF,
 
 - What `feed` and `finish` return, joined, and what is counted depend on the bytes of the stream alone, never on how
   they were cut into pieces.
-- Events pass byte for byte. A block without a field line, that is, comments alone or a surplus blank line, is
-  swallowed: openai-python takes a blank line after an event with an `id:` for an event of its own, and breaks. Until
-  the first event the gate sends its own signs of life. A comment line inside an event passes with it.
+- Events pass byte for byte, but for an error of a foreign shape: see FaultWatch. A block without a field line, that is,
+  comments alone or a surplus blank line, is swallowed: openai-python takes a blank line after an event with an `id:`
+  for an event of its own, and breaks. Until the first event the gate sends its own signs of life. A comment line
+  inside an event passes with it.
 - An unfinished event is held back, up to LIMIT bytes. One that is longer passes as it comes and is not read.
 - An event ends with the CR of its blank line. An LF that follows belongs to it and passes as soon as it comes.
 - A byte order mark passes where it still stands at the start of what the client gets, else it is swallowed.
@@ -15,10 +16,12 @@ The grammar is that of server-sent events (WHATWG HTML, 9.2): lines end with LF,
 """
 
 import re
+from typing import Any
 
 import msgspec
 
 from llmgate.protocols.decoding import decoded
+from llmgate.protocols.fault import ErrorFrame, FaultWatch
 from llmgate.protocols.surface import QueuePosition
 
 EVENT_STREAM = b"text/event-stream; charset=utf-8"
@@ -58,12 +61,18 @@ def fields(event: bytes) -> tuple[bytes, bytes]:
     return name, b"\n".join(data)
 
 
+def kind_of(document: dict[str, Any]) -> bytes:
+    """The name of an event that only its data tells, b"" where that has none."""
+    kind = document.get("type")
+    return kind.encode("utf-8", "replace") if isinstance(kind, str) else b""
+
+
 def comment(position: QueuePosition | None) -> bytes:
     """A sign of life that every client skips; never a bare colon, and never one that begins with ": ping"."""
     return f": queue {position.position}/{position.depth}\n\n".encode() if position else b": working\n\n"
 
 
-class EventWatch:
+class EventWatch(FaultWatch):
     """The part of a StreamWatch that is the same on every surface; a surface adds `_read` and a short cut in `feed`."""
 
     __slots__ = (
@@ -75,8 +84,6 @@ class EventWatch:
         "_lf_belongs",
         "_scanned",
         "_sent",
-        "complete",
-        "failed",
         "input_tokens",
         "inside_event",
         "opened",
@@ -84,8 +91,9 @@ class EventWatch:
         "started",
     )
 
-    def __init__(self) -> None:
-        self.complete = self.failed = self.started = self.inside_event = self.opened = False
+    def __init__(self, error_frame: ErrorFrame) -> None:
+        super().__init__(error_frame)
+        self.started = self.inside_event = self.opened = False
         self.output_tokens = 0
         self.input_tokens: int | None = None
         self._counting = True
@@ -103,14 +111,16 @@ class EventWatch:
 
     def feed(self, data: bytes) -> bytes:
         """See StreamWatch."""
-        if not data:
+        if not data or self._instead is not None:
             return b""
         self._held += data
         self._has_cr = b"\r" in data
         out: list[bytes] = []
         if self._begin(out):
             self._pass_events(out)
-        self._between = not (self._held or self._at_start or self._lf_belongs or self.inside_event)
+        self._between = not (
+            self._held or self._at_start or self._lf_belongs or self.inside_event or self._instead is not None
+        )
         return b"".join(out)
 
     def finish(self) -> bytes:
@@ -124,7 +134,7 @@ class EventWatch:
         return self._take(event) if whole else b""
 
     def _read(self, event: bytes) -> None:
-        """Takes from one whole event what is to be known of it."""
+        """Takes from one whole event what is to be known of it; calls `_fail` where it tells an error."""
         raise NotImplementedError
 
     def _begin(self, out: list[bytes]) -> bool:
@@ -169,6 +179,9 @@ class EventWatch:
                 break
             event = self._take(bytes(held[start:end]))
             out.append(event)
+            if self._instead is not None:
+                held.clear()
+                return
             self._lf_belongs = end == len(held) and event.endswith(b"\r")
             start = scan = end
         if len(held) - start > LIMIT:
@@ -197,7 +210,7 @@ class EventWatch:
         self._scanned = 0
 
     def _take(self, event: bytes) -> bytes:
-        """What passes of one whole block: all of it, or nothing."""
+        """What passes of one whole block: all of it, or nothing, or what stands for its error."""
         if len(event) - event.endswith(b"\r\n") > LIMIT:  # without an LF that might have come later
             self.started = True
             return event
@@ -205,4 +218,4 @@ class EventWatch:
             return b""
         self.started = True
         self._read(event)
-        return event
+        return event if self._instead is None else self._instead

@@ -72,7 +72,8 @@ class StreamWatch(Protocol):
 
     @property
     def failed(self) -> bool:
-        """An error event of the upstream itself was passed on."""
+        """An error of the upstream itself was passed on: as it came where it has the surface's own shape, else put into
+        it, and then nothing more of the stream passes."""
         ...
 
     @property
@@ -101,7 +102,8 @@ class StreamWatch(Protocol):
     would no longer stand at the start."""
 
     def feed(self, data: bytes) -> bytes:
-        """What may be passed on now: whole events, byte for byte; b"" while one is unfinished. Never raises."""
+        """What may be passed on now: whole events, byte for byte but for errors of a foreign shape; b"" while one is
+        unfinished. Never raises."""
         ...
 
     def finish(self) -> bytes:
@@ -168,6 +170,6 @@ class Surface(Protocol):
         """The same error as the last frames of a stream that is open already."""
         ...
 
-    def watch(self) -> StreamWatch:
-        """For one answer's stream."""
+    def watch(self, request_id: str = "") -> StreamWatch:
+        """For one answer's stream; `request_id` is for an error in it."""
         ...

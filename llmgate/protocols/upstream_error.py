@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from llmgate.errors import Outcome, UpstreamFailed
 from llmgate.protocols.message import is_html, mask, tidy
 
 _BODY_MOST = 65_536
@@ -17,21 +18,30 @@ _NO_REASON = "llmgate: the upstream answered with an error and gave no reason (U
 
 _REQUEST_FAULT = re.compile(r"'\w+' is required|\[json\.exception\.")
 """llama-server (build 10434) answers 500 with these when the request is at fault."""
-_OVERFLOWS = (
-    re.compile(r"request \((?P<asked>\d+) tokens\) exceeds the available context size \((?P<most>\d+) tokens\)"),
-    re.compile(
-        r"maximum context length is (?P<most>\d+) tokens\D+"
-        r"(?:requested|resulted in|passed|has|contains|contains at least) (?P<asked>\d+)"
-    ),
+_CONTEXT = re.compile(
+    r"(?:context|model) length(?: is(?: only)?| of)? \(?(\d+)"
+    r"|available context size \((\d+)|exceed the configured limit of (\d+)"
 )
-"""llama-server; OpenAI and vLLM."""
+_TOTAL = re.compile(r"total of(?: at least)? (\d+)|requested (\d+) tokens")
+_INPUT = re.compile(
+    r"(?:resulted in|passed|has|contains)(?: at least)? (\d+)(?: input)? tokens"
+    r"|(?:request|prompt|input) \((?:length )?(\d+)"
+)
+_OUTPUT = re.compile(r"requested (\d+) output tokens|is too large: (\d+)")
+"""Tokens as llama-server, OpenAI, SGLang and vLLM in several versions tell them; no unit of another kind."""
+_TOO_LONG = "prompt is too long: "
+_OVERFLOW_CODES = ("context_length_exceeded", "exceed_context_size_error")
 
 
 class Overflow(msgspec.Struct, frozen=True):
-    """The prompt was longer than the model's context; both in tokens."""
+    """The prompt, or with it the answer that was asked for, was longer than the model's context; both in tokens."""
 
     asked: int
+    """More than `most`."""
     most: int
+
+    def __str__(self) -> str:
+        return f"{self.asked} tokens > {self.most} maximum"
 
 
 class UpstreamError(msgspec.Struct, frozen=True):
@@ -45,7 +55,26 @@ class UpstreamError(msgspec.Struct, frozen=True):
     """The decoded body; None where it is not JSON."""
     untouched: bool
     """Status and body may go out as they came: there is a message, and nothing had to be changed in it."""
-    overflow: Overflow | None = None
+    overflow: Overflow | str | None = None
+    """A text where the upstream tells no numbers: its message, or what follows "prompt is too long: " there."""
+
+
+class UpstreamTold(UpstreamFailed):
+    """An error that the upstream told within an answer of status 200, as if it were an answer of its own."""
+
+    outcome: Outcome
+
+    def __init__(self, status: int, body: bytes) -> None:
+        """`status` is the one that it would have had, `body` its bytes."""
+        super().__init__(read_upstream_error(status, body).message)
+        self.status = status
+        self.body = body
+        self.outcome = "upstream_error" if is_servers_fault(status) else "completed"
+
+
+def is_servers_fault(status: int) -> bool:
+    """Whether an answer of this status is the upstream's fault rather than that of the request."""
+    return not 400 <= status < 500 or status == 429
 
 
 def read_upstream_error(status: int, body: bytes) -> UpstreamError:
@@ -55,13 +84,14 @@ def read_upstream_error(status: int, body: bytes) -> UpstreamError:
     message = _NO_REASON if is_html(said) else tidy(said)
     if not message.strip():
         message = _NO_REASON
-    kept = _status(status, message)
+    overflow = _overflow(document, message)
+    kept = 400 if status == 500 and overflow else _status(status, message)
     return UpstreamError(
         status=kept,
         message=message,
         document=document,
         untouched=kept == status and message == said and not _has_secret(body),
-        overflow=_overflow(document, message),
+        overflow=overflow,
     )
 
 
@@ -105,11 +135,31 @@ def _has_secret(body: bytes) -> bool:
     return mask(text) != text
 
 
-def _overflow(document: Any, message: str) -> Overflow | None:
+def _overflow(document: Any, message: str) -> Overflow | str | None:
     match document:
-        case {"error": {"n_prompt_tokens": int(asked), "n_ctx": int(most)}}:
+        case {"error": {"n_prompt_tokens": int(asked), "n_ctx": int(most)}} if asked > most:
             return Overflow(asked, most)
-    for pattern in _OVERFLOWS:
-        if found := pattern.search(message):
-            return Overflow(int(found["asked"]), int(found["most"]))
-    return None
+    most = _number(_CONTEXT, message)
+    asked = _number(_TOTAL, message) or _input_and_output(message)
+    if 0 < most < asked:
+        return Overflow(asked, most)
+    return message.removeprefix(_TOO_LONG) if _has_overflow_code(document) else None
+
+
+def _input_and_output(message: str) -> int:
+    """0: it is not told how long the prompt is."""
+    prompt = _number(_INPUT, message)
+    return prompt and prompt + _number(_OUTPUT, message)
+
+
+def _number(pattern: re.Pattern[str], message: str) -> int:
+    """0: there is none."""
+    found = pattern.search(message)
+    return int(next(filter(None, found.groups()))) if found else 0
+
+
+def _has_overflow_code(document: Any) -> bool:
+    match document:
+        case {"error": {**told}} | {**told}:
+            return told.get("code") in _OVERFLOW_CODES or told.get("type") in _OVERFLOW_CODES
+    return False

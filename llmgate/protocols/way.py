@@ -47,19 +47,20 @@ class Way(Protocol):
 
 
 class Direct:
-    """To a server that speaks the surface: bytes go through as they are."""
+    """To a server that speaks the surface: bytes go through as they are, but for errors of a foreign shape."""
 
-    __slots__ = ("_model", "_request", "_surface", "path")
+    __slots__ = ("_model", "_request", "_request_id", "_surface", "path")
 
     keeps_query = True
     as_stream = None
 
-    def __init__(self, surface: Surface, path: str, request: ModelRequest, model: str) -> None:
+    def __init__(self, surface: Surface, path: str, request: ModelRequest, model: str, request_id: str = "") -> None:
         """`model` is the one to ask for."""
         self._surface = surface
         self.path = path
         self._request = request
         self._model = model
+        self._request_id = request_id
 
     @property
     def body(self) -> bytes:
@@ -77,7 +78,7 @@ class Direct:
 
     def watch(self) -> StreamWatch:
         """See Way."""
-        return self._surface.watch()
+        return self._surface.watch(self._request_id)
 
     def whole(self, body: bytes) -> bytes:
         """See Way."""

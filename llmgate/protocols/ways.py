@@ -17,7 +17,7 @@ def way_of(
     translation cannot say what the request asks.
     """
     if speech.speaks(path) is not False:
-        return Direct(surface, path, request, options.model)
+        return Direct(surface, path, request, options.model, request_id)
     if path == MESSAGES_PATH and speech.speaks(CHAT_PATH) is not False:
         return Translated(request.body, options, request_id)
     raise NotFound(f"llmgate: the server of this model does not speak {path}, see its documentation (NOT_FOUND)")

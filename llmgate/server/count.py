@@ -3,7 +3,8 @@
 Tried in this order, each where the one before gave no number:
 
     upstream    the server itself, on the same path
-    tokenizer   the server's tokenizer, told the request as it is translated (llama-server, vLLM); images left out
+    tokenizer   the server's tokenizer, told the request as it is translated, without images: that of a llama-server or
+                of a vLLM; where nobody knows which it has, it is asked for both until it says that there is none
     estimate    four bytes a token, images and files left out
 
 The header llmgate-token-count says which it was. A server that is down, or that takes longer than UPSTREAM_SECONDS for
@@ -47,6 +48,10 @@ Source = Literal["upstream", "tokenizer", "estimate"]
 
 _LIMIT = 64 * 1024 * 1024
 """Bytes of an answer: a tokenizer answers with every token."""
+
+_TOKENIZERS = ("llama-server", "vllm")
+_NO_TOKENIZER = ("ollama", "anthropic")
+"""Kinds; of the others it is not known."""
 
 
 class TokenCount:
@@ -173,24 +178,37 @@ class Counter:
         return read_count(answer) if status == 200 else None
 
     async def _ask_tokenizer(self) -> int | None:
-        kind = self._upstream.speech.kind
-        if kind not in ("llama-server", "vllm") or (translated := self._translate()) is None:
+        speech = self._upstream.speech
+        if speech.kind in _NO_TOKENIZER or not speech.tokenizes or (translated := self._translate()) is None:
             return None
-        chat = chat_of(translated.body)
-        if kind == "llama-server":
-            status, answer = await self._post(b"/apply-template", chat)
-            if status != 200 or (prompt := read_prompt(answer)) is None:
+        asked = chat_of(translated.body)
+        if speech.kind != "vllm":
+            prompt = await self._ask_template(asked)
+            if prompt is None and speech.kind == "llama-server":
                 return None
-            chat = text_of(self._options.model, prompt)
-        status, answer = await self._post(b"/tokenize", chat)
+            asked = asked if prompt is None else text_of(self._options.model, prompt)
+        status, answer = await self._post(b"/tokenize", asked, may_blame=speech.kind in _TOKENIZERS)
+        if is_no_such_path(status, answer):
+            speech.tokenizes = False
         return read_tokens(answer) if status == 200 else None
 
-    async def _post(self, target: bytes, body: bytes) -> tuple[int, bytes]:
+    async def _ask_template(self, chat: bytes) -> str | None:
+        """The text that the model would get, of a server that tells it."""
+        speech = self._upstream.speech
+        if not speech.templates:
+            return None
+        status, answer = await self._post(b"/apply-template", chat, may_blame=speech.kind in _TOKENIZERS)
+        if is_no_such_path(status, answer):
+            speech.templates = False
+        return read_prompt(answer) if status == 200 else None
+
+    async def _post(self, target: bytes, body: bytes, *, may_blame: bool = True) -> tuple[int, bytes]:
+        """Status and body. `may_blame`: the server knows the path, so that a refusal is about the request."""
         headers, _, request_id = self._sent
         call = self._upstream.call(b"POST", target, headers, body, _ignore, request_id=request_id, timeouts=NO_TIMEOUTS)
         async with call as answer:
             status, told = answer.status, await answer.read(_LIMIT)
-        if blames_request(status, told):
+        if may_blame and blames_request(status, told):
             raise Blamed(status, told)
         return status, told
 

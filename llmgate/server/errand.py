@@ -10,14 +10,16 @@ from collections.abc import Awaitable, Callable
 
 from starlette.types import Receive, Scope, Send
 
-from llmgate.errors import ClientStalled, GateError, Outcome
+from llmgate.errors import ClientStalled, GateError, Outcome, UpstreamFailed
 from llmgate.server.asgi import CONNECTION, Connection, Headers, headers_of, new_request_id
 from llmgate.server.listener import Listener
 from llmgate.server.reply import Reply
 from llmgate.server.services import Services
+from llmgate.upstreams.answer import Answer
 
 logger = logging.getLogger("llmgate")
 
+_LARGEST_STATUS = 599
 _INTERNAL = "llmgate: an internal error, see the log of llmgate (INTERNAL)"
 
 
@@ -115,3 +117,9 @@ class Errand:
         self._reply.stop()
         if self._connection is not None:
             self._connection.abort()
+
+
+def check_status(answer: Answer) -> None:
+    """Raises UpstreamFailed for a status that no client could be told."""
+    if answer.status > _LARGEST_STATUS:
+        raise UpstreamFailed("llmgate: the upstream's status is none of HTTP's (UPSTREAM_ERROR)")

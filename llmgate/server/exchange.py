@@ -32,7 +32,7 @@ from llmgate.server.asgi import (
     peer_of,
     read_body,
 )
-from llmgate.server.errand import ClientGone, Errand
+from llmgate.server.errand import ClientGone, Errand, check_status
 from llmgate.server.outcome import outcome_of
 from llmgate.server.relay import Relay
 from llmgate.server.services import Services
@@ -46,8 +46,11 @@ LARGEST_ANSWER = 64 * 1024 * 1024
 """Bytes of an answer that does not stream; it is held whole, so that a client never gets half of it."""
 LARGEST_ERROR = 1024 * 1024
 
+MOST_LOADINGS = 3
+"""A server that says so again and again, and between that it is well, will not load: its answer is passed on then."""
+
 GRACE_SECONDS = 0.25
-"""How long the upstream may take to end a message after the end of the stream in it, when nobody listens any more."""
+"""How long the upstream may take to end a message after the end of the stream in it: nobody listens any more."""
 
 
 class Verdict(enum.Enum):
@@ -71,6 +74,7 @@ class Exchange(Errand):
         "_gathering",
         "_grace",
         "_keeps_slot",
+        "_loadings",
         "_path",
         "_place",
         "_query",
@@ -109,6 +113,8 @@ class Exchange(Errand):
         self._place: Place | None = None
         self._keeps_slot = False
         """What the answer says decides whether the request is asked again: until then its slot is not given back."""
+        self._loadings = 0
+        """How often a server said that it was loading its model."""
         self._requeued = False
         """The call that just failed sent nothing: the request stands in the line again."""
         self._server: Upstream | None = None
@@ -119,7 +125,7 @@ class Exchange(Errand):
         """Puts a whole answer together, where the server was asked for a stream instead."""
         self._answer_status = 0
         self._grace: asyncio.TimerHandle | None = None
-        """The upstream may still end the message of a client that left with all of it."""
+        """The upstream may still end the message whose stream told its end."""
 
     # ---- the way
 
@@ -228,7 +234,8 @@ class Exchange(Errand):
         if server is not None and is_no_such_path(answer.status, body) and may_be_learnt(way.path, server.speech):
             server.speech.messages = None if server.speech.messages else False  # one that knew it is asked once more
             return Verdict.OTHER_WAY
-        if is_loading(answer.status, body) and place.requeue(LOADING_MODEL):
+        if is_loading(answer.status, body) and self._loadings < MOST_LOADINGS and place.requeue(LOADING_MODEL):
+            self._loadings += 1
             return Verdict.AGAIN
         self._voice.hush()
         self._tell_upstream_error(answer, body)
@@ -236,6 +243,7 @@ class Exchange(Errand):
         return Verdict.PASSED_ON
 
     async def _pass(self, answer: Answer, way: Way, *, stream: bool) -> None:
+        check_status(answer)
         _check_coding(answer)
         streams = answer.status < 300 and way.is_stream(_content_type(answer))
         if streams and stream:
@@ -258,7 +266,9 @@ class Exchange(Errand):
         if not self._reply.started:
             self._voice.open_stream(returned_headers(answer))
         record = self._services.ledger.record(self._id)
-        self._relay = relay = Relay(answer, self._reply, watch, record, self._voice.hush)
+        self._relay = relay = Relay(
+            answer, self._reply, watch, record, self._voice.hush, lambda: self._grant_grace(relay.give_up)
+        )
         answer.start(relay)
         error = await relay.wait_over()
         if not self._reply.finished:
@@ -288,7 +298,7 @@ class Exchange(Errand):
                 record.first_byte_at = record.first_byte_at or time.monotonic()
                 record.output_tokens = gathering.output_tokens
 
-        self._whole = whole = Whole(answer, gathering, way.whole, note)
+        self._whole = whole = Whole(answer, gathering, way.whole, note, lambda: self._grant_grace(whole.give_up))
         answer.start(whole)
         body = await whole.wait_body()
         headers = [(name, value) for name, value in returned_headers(answer) if name != b"content-type"]
@@ -320,12 +330,14 @@ class Exchange(Errand):
             place.leave(self._outcome_of(done, error))
 
     def _outcome_of(self, done: Done, error: GateError | None) -> Outcome:
+        told_end = self._has_told_end(done)
+        failed = self._whole.error if self._whole is not None else None
         return outcome_of(
             done,
             status=self._answer_status,
-            told_end=self._has_told_end(done),
+            told_end=told_end,
             stream_failed=self._relay is not None and self._relay.watch.failed,
-            cut=self._outcome,
+            cut=self._outcome or (failed.outcome if failed is not None else None),
             error=error,
         )
 
@@ -345,9 +357,15 @@ class Exchange(Errand):
             return
         if self._relay is not None and self._relay.is_told:
             outcome: Outcome = "upstream_error" if self._relay.watch.failed else "completed"
-            self._grace = asyncio.get_running_loop().call_later(GRACE_SECONDS, self._cut, outcome, ClientGone())
+            self._grant_grace(lambda: self._cut(outcome, ClientGone()))
         else:
             self._cut("client_gone", ClientGone())
+
+    def _grant_grace(self, give_up: Callable[[], None]) -> None:
+        """The upstream may take a moment to end a message whose stream told its end."""
+        if self._grace is not None:
+            self._grace.cancel()
+        self._grace = asyncio.get_running_loop().call_later(GRACE_SECONDS, give_up)
 
     def _fail(self, error: GateError) -> None:
         """See Errand."""

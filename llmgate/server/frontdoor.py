@@ -49,6 +49,7 @@ class FrontDoor:
             routes=[*self._own_paths()],
             exception_handlers={404: self._answer_not_found, 405: self._answer_wrong_method},
         )
+        self._app.router.redirect_slashes = False  # a redirect is no answer that a client of ours reads
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         found = self._surfaces.get(scope["path"]) if scope["type"] == "http" else None
@@ -65,11 +66,14 @@ class FrontDoor:
         roots = {root for prefix in self._prefixes for root in (prefix or "/", prefix + "/")}
         paths += [Path(root, self._get_root) for root in sorted(roots)]
         for prefix in self._prefixes:
+            for end in ("", "/"):  # a list is a list with a slash, too
+                paths += [
+                    Path(prefix + "/v1/models" + end, self._get_models),
+                    Path(prefix + "/api/tags" + end, self._get_list(models.ollama_tags)),
+                    Path(prefix + "/api/ps" + end, self._get_list(models.ollama_ps)),
+                ]
             paths += [
-                Path(prefix + "/v1/models", self._get_models),
                 Path(prefix + "/v1/models/{model:path}", self._get_model),
-                Path(prefix + "/api/tags", self._get_list(models.ollama_tags)),
-                Path(prefix + "/api/ps", self._get_list(models.ollama_ps)),
                 Path(prefix + "/api/version", self._get_version),
                 Path(prefix + "/api/show", self._show_model, methods=["POST"]),
                 Path(prefix + COUNT_PATH, self._count_tokens, methods=["POST"]),

@@ -38,7 +38,7 @@ Models = Sequence[Model]
 
 
 def list_models(services: Services) -> list[Model]:
-    """Every name that can be listed (globs cannot), aliases included."""
+    """Every name that can be listed: aliases included, and what the servers list of all that a glob stands for."""
     return [Model(name, route, _find_card(services, route)) for name, route in services.routes.models()]
 
 

@@ -1,6 +1,7 @@
 """The one word for how a request that reached its upstream ended, from what is known when its call is over."""
 
 from llmgate.errors import GateError, Outcome
+from llmgate.protocols.upstream_error import is_servers_fault
 from llmgate.upstreams.answer import Done
 
 
@@ -16,7 +17,7 @@ def outcome_of(
     """`status` is the answer's (0: it has none).
 
     `told_end`: whether what is in it told its own end (None where that does not matter); `stream_failed`: whether that
-    was an error. `cut` is why we ended it, `error` what went wrong with the call.
+    was an error. `cut` is why we ended it, or what was wrong with the answer; `error` what went wrong with the call.
     """
     if told_end and not stream_failed:
         return "completed"  # the client has everything, whatever became of the connection
@@ -24,7 +25,7 @@ def outcome_of(
         return cut
     if done is Done.ENDED:
         broken = told_end is False or stream_failed
-        served = status < 300 or (400 <= status < 500 and status != 429)
+        served = status < 300 or not is_servers_fault(status)
         return "completed" if served and not broken else "upstream_error"
     if error is not None:
         return error.outcome

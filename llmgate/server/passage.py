@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from llmgate.admission.base import NO_CONNECTION, Place
 from llmgate.core.caller import Caller
-from llmgate.errors import ClientStalled, GateError, Refused, UpstreamDown, UpstreamFailed
+from llmgate.errors import ClientStalled, GateError, Refused, UpstreamDown
 from llmgate.protocols.passthrough import PASSED, Unwatched, is_gated, location_for
 from llmgate.protocols.speech import LOADING
 from llmgate.protocols.surface import Surface
@@ -27,7 +27,7 @@ from llmgate.server.asgi import (
     peer_of,
     read_body,
 )
-from llmgate.server.errand import ClientGone, Errand
+from llmgate.server.errand import ClientGone, Errand, check_status
 from llmgate.server.outcome import outcome_of
 from llmgate.server.relay import Relay
 from llmgate.server.reply import nothing
@@ -43,7 +43,6 @@ API = "passthrough"
 EVENTS = b"text/event-stream"
 
 _NO_BODY = (204, 304)
-_LARGEST_STATUS = 599
 _UNBUFFERED: Header = (b"x-accel-buffering", b"no")
 """nginx would hold a stream back otherwise."""
 
@@ -71,6 +70,7 @@ class Passage(Errand):
 
     __slots__ = (
         "_answer_status",
+        "_call_over",
         "_leg",
         "_place",
         "_relay",
@@ -93,6 +93,8 @@ class Passage(Errand):
         """Whom it was sent to last."""
         self._relay: Relay | None = None
         self._answer_status = 0
+        self._call_over = False
+        """The transport is done with it, perhaps before its head was looked at."""
 
     # ---- the way
 
@@ -154,6 +156,7 @@ class Passage(Errand):
 
     def _call(self, endpoint: str, body: bytes) -> Call:
         self._server = server = self._services.upstreams[endpoint]
+        self._call_over = False
         query: bytes = self._scope["query_string"]
         target = self._leg.path + (b"?" + query if query else b"")
         method = self._scope["method"].encode("ascii")
@@ -173,7 +176,7 @@ class Passage(Errand):
     def _note_head(self, answer: Answer) -> None:
         """What the head says of the server. A stream of events is an answer that is being made: it has one of the
         server's slots; of others nobody knows."""
-        if self._place is None or self._server is None:
+        if self._place is None or self._server is None or self._call_over:
             return
         if answer.status not in LOADING:
             self._place.note_up()
@@ -182,8 +185,7 @@ class Passage(Errand):
             self._server.traffic.answered(self._id)
 
     async def _pass(self, answer: Answer) -> None:
-        if answer.status > _LARGEST_STATUS:
-            raise UpstreamFailed("llmgate: the upstream's status is none of HTTP's (UPSTREAM_ERROR)")
+        check_status(answer)
         headers = [*self._passed_headers(answer), *self._voice.headers()]
         record = self._services.ledger.record(self._id)
         self._relay = relay = Relay(answer, self._reply, Unwatched(), record, nothing)
@@ -219,6 +221,7 @@ class Passage(Errand):
 
     def _upstream_done(self, done: Done, error: GateError | None) -> None:
         """The transport knows what became of the call: the slot is free, or drains."""
+        self._call_over = True
         told_end = self._take_end(done)
         place = self._place
         if place is None:

@@ -2,7 +2,8 @@
 
 No piece is awaited: the transport calls `feed`, the surface's watch says which whole events may pass, the reply sends
 them. When the client is slow the upstream is paused until it has caught up, so nothing piles up in between.
-The last piece is kept back until the slot has been given on: see `upstreams.answer`.
+The last piece is kept back until the slot has been given on: see `upstreams.answer`. Where the message goes on after
+the stream in it told its end, `on_told` says so, once; whoever waits no longer for the rest calls `give_up`.
 A fault of ours ends the one request: in the transport's callbacks it would cost the slot.
 """
 
@@ -13,7 +14,7 @@ from collections.abc import Callable
 
 from llmgate.errors import GateError
 from llmgate.protocols.surface import StreamWatch
-from llmgate.server.reply import Reply
+from llmgate.server.reply import Reply, nothing
 from llmgate.telemetry.ledger import Record
 from llmgate.upstreams.answer import Answer
 
@@ -23,7 +24,7 @@ logger = logging.getLogger("llmgate")
 class Relay:
     """The sink of one answer whose body is an event stream."""
 
-    __slots__ = ("_answer", "_broken", "_last", "_on_first_event", "_over", "_record", "_reply", "watch")
+    __slots__ = ("_answer", "_broken", "_last", "_on_first_event", "_on_told", "_over", "_record", "_reply", "watch")
 
     def __init__(
         self,
@@ -32,11 +33,13 @@ class Relay:
         watch: StreamWatch,
         record: Record | None,
         on_first_event: Callable[[], None],
+        on_told: Callable[[], None] = nothing,
     ) -> None:
         self._answer = answer
         self._reply = reply
         self._record = record
         self._on_first_event = on_first_event
+        self._on_told: Callable[[], None] | None = on_told
         self._over: asyncio.Future[GateError | None] = asyncio.get_running_loop().create_future()
         self._last = b""
         self._broken = False
@@ -61,7 +64,11 @@ class Relay:
             self._last = passed
             return
         reply.write(passed)
-        if reply.blocked:
+        if self.is_told and (on_told := self._on_told) is not None:
+            self._on_told = None
+            self._answer.resume()  # the end of the message must not wait for a slow client
+            on_told()
+        elif reply.blocked:
             self._answer.pause()
 
     def take_end(self) -> bool:
@@ -89,6 +96,12 @@ class Relay:
     def is_told(self) -> bool:
         """The stream told its own end, be it an error: nothing of ours may follow but the end of the body."""
         return (self.watch.complete or self.watch.failed) and not self.watch.inside_event and not self._broken
+
+    def give_up(self) -> None:
+        """After `on_told`: the message is cut where it is not over, and the client has its end."""
+        if not self._answer.ended and not self._over.done():
+            self._answer.close()
+            self.end(None)
 
     def finish(self) -> None:
         """What is kept back, and the end of the body."""

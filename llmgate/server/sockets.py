@@ -38,7 +38,7 @@ def bind_listen(address: str) -> socket.socket:
         info = socket.getaddrinfo(listen.host, listen.port, family, socket.SOCK_STREAM)[0]
     except OSError as error:
         raise SocketNotAllowed(f"llmgate: cannot listen on {address}: {error.strerror or error}") from error
-    bound = socket.socket(info[0], info[1])
+    bound = socket.socket(*info[:3])  # with the protocol: asyncio turns TCP_NODELAY on only where it is told
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:

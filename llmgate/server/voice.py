@@ -11,6 +11,7 @@ from llmgate.admission.base import Place
 from llmgate.core.line import Position
 from llmgate.errors import BodyTimeout, BodyTooLarge, GateError, QueueError
 from llmgate.protocols.surface import Opening, Surface
+from llmgate.protocols.upstream_error import UpstreamTold
 from llmgate.server import identity
 from llmgate.server.asgi import JSON, Header, Headers
 from llmgate.server.heartbeat import Heartbeat
@@ -152,7 +153,9 @@ class Voice:
 
     def tell_error(self, error: GateError) -> None:
         """As status and body before the stream is open, as an error event after it."""
-        if self._reply.started and self._streams:
+        if isinstance(error, UpstreamTold):
+            self.tell_upstream_error(error.status, [], error.body)
+        elif self._reply.started and self._streams:
             client = identity.client_of(self._headers)
             self._reply.finish(self._surface.error_frame(error, self._id, client))
         else:

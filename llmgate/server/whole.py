@@ -58,9 +58,12 @@ class Held:
 
 
 class Whole:
-    """The sink of one answer; `read` makes of what was taken what the client gets, or raises GateError."""
+    """The sink of one answer; `read` makes of what was taken what the client gets, or raises GateError.
 
-    __slots__ = ("_answer", "_body", "_error", "_on_piece", "_over", "_read", "_taken", "_taker")
+    See Relay for `on_told` and `give_up`.
+    """
+
+    __slots__ = ("_answer", "_body", "_error", "_on_piece", "_on_told", "_over", "_read", "_taken", "_taker")
 
     def __init__(
         self,
@@ -68,12 +71,14 @@ class Whole:
         taker: Taker,
         read: Callable[[bytes], bytes],
         on_piece: Callable[[], None] | None = None,
+        on_told: Callable[[], None] | None = None,
     ) -> None:
         """`on_piece` is called after each piece of the body."""
         self._answer = answer
         self._taker = taker
         self._read = read
         self._on_piece = on_piece
+        self._on_told = on_told
         self._error: GateError | None = None
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._taken = False
@@ -83,6 +88,11 @@ class Whole:
     def is_told(self) -> bool:
         """The answer is all here, although its message is not over."""
         return self._taker.complete
+
+    @property
+    def error(self) -> GateError | None:
+        """What went wrong with it, as far as that is known."""
+        return self._error
 
     def feed(self, data: bytes) -> None:
         try:
@@ -96,6 +106,16 @@ class Whole:
         if self._error is not None:
             self.end(self._error)
             self._answer.close(self._error)
+        elif self.is_told and not self._answer.ended and (on_told := self._on_told) is not None:
+            self._on_told = None
+            on_told()
+
+    def give_up(self) -> None:
+        """After `on_told`: the answer is taken as it is, and its message is cut where it is not over."""
+        if not self._over.done():
+            self.take_end()
+            self._answer.close(self._error)
+            self.end(None)
 
     def take_end(self) -> bool:
         """Nothing more will come that matters: whether what is here is a whole answer."""

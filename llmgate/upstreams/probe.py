@@ -26,6 +26,8 @@ _LATER = (429, 502, 503, 504)
 _LIMIT = 4 * 1024 * 1024
 _TIMEOUTS = Timeouts(connect=5.0, first_byte=10.0, idle=10.0, total=20.0)
 _HEADERS = {b"user-agent": f"llmgate/{__version__}".encode()}
+_ANTHROPIC_HEADERS = {**_HEADERS, b"anthropic-version": b"2023-06-01"}
+"""Anthropic answers nothing without it; other servers may answer in its shape with it."""
 
 
 class _Props(msgspec.Struct):
@@ -105,7 +107,8 @@ class Probe:
         raise UpstreamFailed("llmgate: the upstream does not tell what it serves (UPSTREAM_ERROR)")
 
     async def _ask(self, method: bytes, path: bytes, body: bytes = b"") -> tuple[int, bytes]:
-        async with self._upstream.call(method, path, _HEADERS, body, _ignore, timeouts=_TIMEOUTS) as answer:
+        headers = _ANTHROPIC_HEADERS if self._upstream.speech.kind == "anthropic" else _HEADERS
+        async with self._upstream.call(method, path, headers, body, _ignore, timeouts=_TIMEOUTS) as answer:
             return answer.status, await answer.read(_LIMIT)
 
 

@@ -8,6 +8,8 @@ Invariants:
 - A slot that drains is given back once: by the server's own count, or, where the server does not tell it, after the
   time that whoever drained it allows. A server that takes no connection has no busy slots; that it is down is told
   before they are given back, so that nobody is sent to it.
+- A drained request can only be among the tasks that are busy when its server is first asked after it; once none of
+  them is busy any more, it is gone, whatever else came meanwhile.
 - Only requests that had their head before a question was asked, and were not over when it was answered, count as busy
   slots of ours: see core.slots. Only those that drained before it was asked are given back by its answer.
 """
@@ -21,6 +23,7 @@ import msgspec
 
 from llmgate.core.slots import freed, waits_inside
 from llmgate.errors import GateError, UpstreamDown, UpstreamFailed
+from llmgate.protocols.decoding import decoded
 from llmgate.upstreams.answer import Timeouts
 from llmgate.upstreams.upstream import Upstream
 
@@ -34,13 +37,19 @@ HIDDEN_WAIT_SECONDS = 1.0
 UNSEEN_SECONDS = 0.25
 """A request without a head may still be in the server's tokenizer for so long, where /slots does not show it."""
 
-_NO_SUCH_PATH = (403, 404, 405, 501)
+REFUSED_SECONDS = 60.0
+"""How long a server that does not tell its slots is not asked for them again."""
+
+_OK = 200
+_AWAY = (502, 503, 504)
 _LIMIT = 16 * 1024 * 1024
 _TIMEOUTS = Timeouts(connect=1.0, first_byte=1.0, idle=1.0, total=1.0)
 
 
 class _Slot(msgspec.Struct):
     is_processing: bool
+    id_task: int | None = None
+    """Of the request that it works on; older servers do not tell it."""
 
 
 _SLOTS = msgspec.json.Decoder(list[_Slot])
@@ -55,6 +64,8 @@ class _Drained(msgspec.Struct):
     seen_at: float
     """From here on the server's count tells of it."""
     alarm_at: float
+    tasks: frozenset[int] | None = None
+    """Those that were busy at the first look after it; None: there was none yet, or the server does not tell them."""
 
 
 class SlotWatch:
@@ -78,17 +89,17 @@ class SlotWatch:
         self._draining: list[_Drained] = []
         self._lost: list[Callable[[], None]] = []
         self._news = asyncio.Event()
-        self._refused = False
+        self._refused_until = 0.0
         self._overdue = self._hidden_wait = False
 
     @property
     def is_source(self) -> bool:
         """Whether the server tells its busy slots."""
-        return self._upstream.speech.kind == "llama-server" and not self._refused
+        return self._upstream.speech.kind == "llama-server" and self._clock() >= self._refused_until
 
     def forget(self) -> None:
         """The server was away: it may tell now what it did not tell before."""
-        self._refused = False
+        self._refused_until = 0.0
 
     def follow(self, release: Callable[[], None], seconds: float, *, had_head: bool = True) -> None:
         """One drains: `release` is called when the server is free of it; after `seconds` that is alarming. `had_head`:
@@ -133,11 +144,13 @@ class SlotWatch:
         if not lost:
             return
         try:
-            await self._upstream.ask(b"/health", timeouts=_TIMEOUTS, limit=_LIMIT)
-        except UpstreamDown:
+            status, _ = await self._upstream.ask(b"/health", timeouts=_TIMEOUTS, limit=_LIMIT)
+            if status in _AWAY:
+                self._on_down()
+        except (UpstreamDown, UpstreamFailed):
             self._on_down()
         except GateError:
-            pass  # it is there, or may be
+            pass  # it may be there, and busy
         finally:
             for release in lost:
                 release()
@@ -146,23 +159,26 @@ class SlotWatch:
         """Those that the server has certainly left; which of several that are alike is no matter."""
         now = self._clock()
         told = [drained for drained in self._draining if drained.seen_at <= now]
-        for drained in told[: await self._count_freed() if told else 0]:
+        for drained in await self._freed(told) if told else ():
             self._draining.remove(drained)
             drained.release()
         self._note_overdue(any(drained.alarm_at <= self._clock() for drained in self._draining))
 
-    async def _count_freed(self) -> int:
-        draining, before = len(self._draining), self._upstream.traffic.with_head()
+    async def _freed(self, told: list[_Drained]) -> list[_Drained]:
+        before = self._upstream.traffic.with_head()
         try:
             slots = await self._ask()
         except UpstreamDown:
             self._on_down()
-            return draining
+            return told
         except _NotToldError:
-            return sum(drained.alarm_at <= self._clock() for drained in self._draining)
+            return [drained for drained in told if drained.alarm_at <= self._clock()]
         except GateError:
-            return 0
-        return freed(draining, _busy(slots), self._certain(before))
+            return []
+        ended = [drained for drained in told if _has_ended(drained, slots)]
+        count = freed(len(told), _busy(slots), self._certain(before))
+        others = [drained for drained in told if drained not in ended]
+        return ended + others[: max(0, count - len(ended))]
 
     async def _look_for_a_hidden_wait(self) -> None:
         since = self._upstream.traffic.oldest_without_head()
@@ -182,13 +198,11 @@ class SlotWatch:
 
     async def _ask(self) -> list[_Slot]:
         status, body = await self._upstream.ask(b"/slots", timeouts=_TIMEOUTS, limit=_LIMIT)
-        if status in _NO_SUCH_PATH:
-            self._refused = True
+        slots = decoded(_SLOTS, body) if status == _OK else None
+        if slots is None:  # such as a router of several models, one that asks for a key, another server in its place
+            self._refused_until = self._clock() + REFUSED_SECONDS
             raise _NotToldError
-        try:
-            return _SLOTS.decode(body)
-        except (msgspec.MsgspecError, RecursionError):
-            raise UpstreamFailed("llmgate: the upstream does not tell its slots (UPSTREAM_ERROR)") from None
+        return slots
 
     def _note_overdue(self, overdue: bool) -> None:
         if overdue != self._overdue:
@@ -199,6 +213,16 @@ class SlotWatch:
         if waits != self._hidden_wait:
             self._hidden_wait = waits
             self._on_hidden_wait(waits)
+
+
+def _has_ended(drained: _Drained, slots: list[_Slot]) -> bool:
+    busy = {slot.id_task for slot in slots if slot.is_processing}
+    if None in busy:
+        return False
+    tasks = frozenset(task for task in busy if task is not None)
+    if drained.tasks is None:
+        drained.tasks = tasks
+    return not drained.tasks & tasks
 
 
 def _busy(slots: list[_Slot]) -> int:

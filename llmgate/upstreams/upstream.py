@@ -122,7 +122,7 @@ class Upstream:
             sent.append((b"llmgate-request-id", request_id.encode("ascii")))
         if self._api_key and not any(name in AUTHORIZATION for name, _ in sent):
             sent.append((b"authorization", b"Bearer " + self._api_key))
-            if path.startswith(b"/v1/messages"):
+            if self.speech.kind == "anthropic" or path.startswith(b"/v1/messages"):
                 sent.append((b"x-api-key", self._api_key))
         return sent + self._fixed
 

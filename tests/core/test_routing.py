@@ -145,6 +145,37 @@ def test_names_and_aliases_are_listed_globs_are_not():
     ]
 
 
+def test_what_an_upstream_lists_is_listed_where_its_glob_is_the_closest_and_no_name_is_closer():
+    told = ("own", "qwen", "q-alias", "q-b", "qwen3", "llama", "q-tag:latest")
+    a = Serves(("own", "q*"), {"fast": "own"}, told)
+    b = Serves(("qwen", "q-b*", "q-tag"), {"q-alias": "qwen"}, ("q-b", "q-bb", "qwen4"))
+    routes = Routes({"a": a, "b": b})
+    assert dict(routes.models()) == {
+        "own": Route("a", "own"),
+        "qwen": Route("b", "qwen"),
+        "q-tag": Route("b", "q-tag"),
+        "qwen3": Route("a", "qwen3"),
+        "q-b": Route("b", "q-b"),
+        "q-bb": Route("b", "q-bb"),
+        "fast": Route("a", "own"),
+        "q-alias": Route("b", "qwen"),
+    }
+    assert len(routes.models()) == 8
+    with pytest.raises(UnknownModel, match="known are own, qwen, q-tag, qwen3, q-b, q-bb, fast, q-alias "):
+        routes.find("gpt-4o")
+
+
+def test_what_only_the_default_upstream_would_take_is_not_listed():
+    routes = Routes({"a": Serves(("m",), {}, ("m", "other"))}, "a")
+    assert routes.models() == [("m", Route("a", "m"))]
+
+
+def test_of_two_upstreams_with_the_same_glob_the_one_that_serves_is_listed():
+    routes = Routes({"a": Serves(("*",), {}, ("x",)), "b": Serves(("*",), {}, ("x", "y"))})
+    assert routes.models() == [("x", Route("a", "x"))]
+    assert routes.find("y") == Route("a", "y")
+
+
 @pytest.mark.parametrize(("model", "expected"), [("m", False), ("", False), ("m*", True), ("m?", True), ("[ab]", True)])
 def test_what_is_a_glob(model, expected):
     assert is_glob(model) is expected
@@ -153,7 +184,12 @@ def test_what_is_a_glob(model, expected):
 NAMES = st.text("ab*?[]-", min_size=1, max_size=6)
 SERVES = st.dictionaries(
     st.sampled_from(["u1", "u2", "u3"]),
-    st.builds(Serves, st.lists(NAMES, max_size=3).map(tuple), st.dictionaries(st.text("ab", max_size=3), NAMES)),
+    st.builds(
+        Serves,
+        st.lists(NAMES, max_size=3).map(tuple),
+        st.dictionaries(st.text("ab", max_size=3), NAMES),
+        st.lists(NAMES, max_size=3).map(tuple),
+    ),
 )
 
 
@@ -181,3 +217,11 @@ def test_a_route_has_its_reason_in_the_settings(serves, model, default):
         assert route.model == model
     else:
         assert route == Route(default, model)
+
+
+@given(serves=SERVES, default=st.sampled_from(["", "u1"]))
+def test_whatever_is_listed_is_routed_as_it_is_listed(serves, default):
+    routes = Routes(serves, default)
+    listed = routes.models()
+    assert len(dict(listed)) == len(listed)
+    assert all(routes.find(name) == route for name, route in listed)

@@ -33,10 +33,10 @@ def assert_anthropic_error(document: Any, kind: str, code: str) -> None:
     assert f"({code})" in document["error"]["message"]
 
 
-def assert_openai_error(document: Any, code: str) -> None:
+def assert_openai_error(document: Any, code: str, kind: str = "invalid_request_error") -> None:
     assert document.keys() == {"error"}
     assert document["error"].keys() == {"message", "type", "param", "code"}
-    assert (document["error"]["type"], document["error"]["code"]) == ("invalid_request_error", code)
+    assert (document["error"]["type"], document["error"]["code"]) == (kind, code)
 
 
 @pytest.mark.parametrize("body", BAD_BODIES.values(), ids=BAD_BODIES.keys())
@@ -67,14 +67,14 @@ async def test_an_unknown_model_is_a_404_that_names_the_known_ones(gate: GatePro
     assert "hasty" in document["error"]["message"]
     client = await gate.ask("nobody-has-this", path=CHAT)
     assert (await client.head()).status == 404
-    assert_openai_error(await client.json(), "UNKNOWN_MODEL")
+    assert_openai_error(await client.json(), "UNKNOWN_MODEL", "not_found_error")
     assert hands.connections == []
 
 
 async def test_an_unknown_path_is_a_404_in_the_shape_of_who_asks(gate: GateProcess) -> None:
     status, document = gate.get("/llm/v1/nothing")
     assert status == 404
-    assert_openai_error(document, "NOT_FOUND")
+    assert_openai_error(document, "NOT_FOUND", "not_found_error")
     status, document = gate.get("/llm/v1/nothing", {"anthropic-version": "2023-06-01"})
     assert status == 404
     assert_anthropic_error(document, "not_found_error", "NOT_FOUND")
@@ -154,7 +154,7 @@ async def test_one_model_is_shown_by_its_name(gate: GateProcess) -> None:
     )
     status, document = gate.get("/llm/v1/models/unknown")
     assert status == 404
-    assert_openai_error(document, "UNKNOWN_MODEL")
+    assert_openai_error(document, "UNKNOWN_MODEL", "not_found_error")
 
 
 async def test_it_says_that_it_lives_and_takes_requests(gate: GateProcess) -> None:

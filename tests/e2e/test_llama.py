@@ -256,8 +256,10 @@ async def test_tokens_are_counted_alike_by_the_server_and_by_its_tokenizer(llama
             speech.counts = False
             tokenized = [await count(conversation) for conversation in CONVERSATIONS]
             speech.kind = "auto"
+            found_out = [await count(conversation) for conversation in CONVERSATIONS]
+            speech.kind = "ollama"
             estimated = [await count(conversation) for conversation in CONVERSATIONS]
-    assert tokenized == [(tokens, "tokenizer") for tokens, _ in counted]
+    assert tokenized == found_out == [(tokens, "tokenizer") for tokens, _ in counted]
     assert {source for _, source in counted} == {"upstream"}
     assert {source for _, source in estimated} == {"estimate"}
     assert all(exact / 3 < rough < exact * 3 for (exact, _), (rough, _) in zip(counted, estimated, strict=True))

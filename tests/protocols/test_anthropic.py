@@ -11,8 +11,9 @@ import pytest
 from llmgate import errors
 from llmgate.core.line import Position
 from llmgate.errors import GateError
-from llmgate.protocols.anthropic import MessagesSurface, MessagesWatch
+from llmgate.protocols.anthropic import MessagesSurface
 from llmgate.protocols.sse import LIMIT
+from llmgate.protocols.surface import StreamWatch
 from tests.protocols.streams import opening, recorded
 
 SURFACE = MessagesSurface()
@@ -158,8 +159,8 @@ def event(name: str, **data: Any) -> bytes:
 DELTA = event("content_block_delta", index=0, delta={"type": "text_delta", "text": "a"})
 
 
-def watch_after(*pieces: bytes) -> MessagesWatch:
-    watch = MessagesWatch()
+def watch_after(*pieces: bytes) -> StreamWatch:
+    watch = SURFACE.watch()
     assert b"".join(map(watch.feed, pieces)) == b"".join(pieces)
     return watch
 
@@ -225,7 +226,9 @@ def test_broken_usage_is_no_usage(data: bytes) -> None:
         (b'data: {"type":"error"}\n\n', False, True, 0),
         (b'data: {"error":{"message":"m"}}\n\n', False, True, 0),
         (b'data: {"error":null}\n\n', False, False, 0),
-        (b'data: {"type":5,"error":{}}\n\n', False, False, 0),
+        (b'data: {"type":5,"error":{}}\n\n', False, True, 0),
+        (b'data: {"type":5}\n\n', False, False, 0),
+        (b'data: {"type":"\\ud800"}\n\n', False, False, 0),
         (b"event: ping\ndata: {}\n\n", False, False, 0),
         (b'event: content_block_start\ndata: {"type":"message_stop"}\n\n', False, False, 0),
         (b'event: content_block_delta\ndata: {"text":"event: message_stop"}\n\n', False, False, 1),
@@ -236,8 +239,67 @@ def test_broken_usage_is_no_usage(data: bytes) -> None:
 )
 @pytest.mark.parametrize("first", [b"", DELTA])
 def test_what_an_event_means(block: bytes, complete: bool, failed: bool, count: int, first: bytes) -> None:
-    watch = watch_after(*filter(None, [first, block]))
+    watch = SURFACE.watch()
+    watch.feed(first)
+    watch.feed(block)
     assert (watch.complete, watch.failed, watch.output_tokens) == (complete, failed, count + bool(first))
+
+
+OWN = b'event: error\ndata: {"error":{"message":"no","type":"api_error"}, "type":"error"}\n\n'
+OVERFLOW = b"request (2024 tokens) exceeds the available context size (512 tokens), try increasing it"
+
+
+def told(kind: str, message: str) -> bytes:
+    shaped = {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_1"}
+    return b"event: error\ndata: " + as_bytes(shaped) + b"\n\n"
+
+
+@pytest.mark.parametrize(
+    ("block", "passed"),
+    [
+        (OWN, OWN),
+        (OWN.replace(b"\n", b"\r\n"), OWN.replace(b"\n", b"\r\n")),
+        (b"data: " + OWN.partition(b"data: ")[2], OWN.replace(b", ", b",")),
+        (
+            b'data: {"error":{"code":500,"message":"slot lost","type":"server_error"}}\n\n',
+            told("api_error", "slot lost"),
+        ),
+        (b'event: error\ndata: {"code":503,"message":"no","type":"x"}\n\n', told("overloaded_error", "no")),
+        (
+            b'event: error\ndata: {"code":400,"message":"' + OVERFLOW + b'","type":"exceed_context_size_error"}\n\n',
+            told("invalid_request_error", "prompt is too long: 2024 tokens > 512 maximum"),
+        ),
+        (
+            b'data: {"error":{"code":400,"message":"m","n_prompt_tokens":9,"n_ctx":4}}\n\n',
+            told("invalid_request_error", "prompt is too long: 9 tokens > 4 maximum"),
+        ),
+        (b'data: {"object":"error","message":"gone","code":404}\n\n', told("not_found_error", "gone")),
+        (b'event: message\ndata: {"type":"error","error":"no"}\n\n', told("api_error", "no")),
+        (b"event: error\ndata: out of memory\n\n", told("api_error", "out of memory")),
+        (b'event: error\ndata: {"type":"error","error":{"type":"","message":"m"}}\n\n', told("api_error", "m")),
+    ],
+)
+def test_an_error_of_a_foreign_shape_is_told_in_ours_and_nothing_follows_it(block: bytes, passed: bytes) -> None:
+    stream = DELTA + block + DELTA + event("message_stop")
+    for size in (1, 7, len(stream)):
+        watch = SURFACE.watch("req_1")
+        got = b"".join(watch.feed(stream[start : start + size]) for start in range(0, len(stream), size))
+        assert got == (stream if passed == block else DELTA + passed)
+        assert (watch.failed, watch.complete) == (True, passed == block)
+        assert watch.feed(DELTA) == (DELTA if passed == block else b"")
+        assert watch.finish() == b""
+
+
+@pytest.mark.parametrize("first", [OWN, event("message_stop")])
+def test_after_the_end_no_error_of_ours_is_told(first: bytes) -> None:
+    assert watch_after(first + b'data: {"error":"m"}\n\n', DELTA).failed
+
+
+def test_an_error_without_its_blank_line() -> None:
+    watch = SURFACE.watch("req_1")
+    assert watch.feed(b'data: {"error":"m"}') == b""
+    assert watch.finish() == told("api_error", "m")
+    assert (watch.finish(), watch.feed(DELTA)) == (b"", b"")
 
 
 def test_a_piece_with_an_event_too_long_takes_no_short_cut() -> None:

@@ -2,6 +2,7 @@
 
 import tracemalloc
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from hypothesis import example, given
@@ -9,11 +10,12 @@ from hypothesis import strategies as st
 
 from llmgate.protocols import ndjson
 from llmgate.protocols.ndjson import LIMIT, LineWatch, is_ndjson
-from tests.protocols.streams import cut, cuts, learnt, run
+from tests.protocols.streams import check_passed, cut, cuts, learnt, run, told
 
 PART = b'{"model":"m","created_at":"t","message":{"role":"assistant","content":"a"},"done":false}\n'
 DONE = b'{"model":"m","message":{"role":"assistant","content":""},"done":true,"prompt_eval_count":5,"eval_count":9}\n'
 ERROR = b'{"error":"llama runner process has terminated"}\n'
+Lines = partial(LineWatch, told)
 
 _LINES = [
     *(line[:-1] for line in (PART, PART, PART, DONE, ERROR)),
@@ -33,6 +35,8 @@ _LINES = [
     b'{"done":true,"eval_count":-1}',
     b'{"done":true,"prompt_eval_count":"x","eval_count":4}',
     b'{"error":null,"done":false}',
+    b'{"error":{"message":"m"}}',
+    b'{"object":"error","message":"m"}',
     b'{"done":1}',
     b'   {"model":"m","done":false}',
     b'{"model":"m","done":false}\r',
@@ -75,9 +79,9 @@ def test_is_ndjson(content_type: bytes, said: bool) -> None:
 @given(stream=streams(), places=cuts)
 @example(stream=PART + DONE, places=[len(PART)])
 def test_cuts_change_nothing(stream: bytes, places: list[int]) -> None:
-    whole = run(LineWatch, [stream])
-    assert run(LineWatch, cut(stream, places)) == whole
-    assert whole[0] == expected(stream)
+    whole = run(Lines, [stream])
+    assert run(Lines, cut(stream, places)) == whole
+    check_passed(whole[0], expected(stream))
     assert whole[4] == bool(whole[0] or whole[1])
 
 
@@ -85,15 +89,15 @@ def test_cuts_change_nothing(stream: bytes, places: list[int]) -> None:
 def test_cuts_change_nothing_where_lines_are_too_long(stream: bytes, places: list[int], limit: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ndjson, "LIMIT", limit)
-        assert run(LineWatch, cut(stream, places)) == run(LineWatch, [stream])
+        assert run(Lines, cut(stream, places)) == run(Lines, [stream])
 
 
 @given(stream=streams(), places=cuts)
 def test_each_piece_gives_all_that_is_whole_and_no_more(stream: bytes, places: list[int]) -> None:
-    watch, passed, came = LineWatch(), b"", b""
+    watch, passed, came = Lines(), b"", b""
     for piece in cut(stream, places):
         passed, came = passed + watch.feed(piece), came + piece
-        assert passed == expected(came)
+        check_passed(passed, expected(came))
 
 
 @given(stream=streams())
@@ -101,19 +105,19 @@ def test_short_cuts_change_nothing_of_what_is_learnt(stream: bytes) -> None:
     """A blank before each line, and no piece of lines alone is taken in one look."""
     slow = b"".join(b" " + line for line in stream.splitlines(keepends=True))
     lines = stream.splitlines(keepends=True)
-    assert learnt(run(LineWatch, lines)) == learnt(run(LineWatch, [slow])) == learnt(run(LineWatch, [stream]))
+    assert learnt(run(Lines, lines)) == learnt(run(Lines, [slow])) == learnt(run(Lines, [stream]))
 
 
 @given(data=st.binary() | st.text(alphabet='\r\n {}"done:true').map(str.encode), places=cuts)
 def test_any_bytes_are_taken(data: bytes, places: list[int]) -> None:
-    assert run(LineWatch, cut(data, places)) == run(LineWatch, [data])
-    assert run(LineWatch, [data])[0] == expected(data)
+    assert run(Lines, cut(data, places)) == run(Lines, [data])
+    assert run(Lines, [data])[0] == expected(data)
 
 
 def test_cut_at_every_byte_whole_lines_only() -> None:
     stream = PART * 3 + DONE
     for place in range(len(stream)):
-        watch = LineWatch()
+        watch = Lines()
         passed = watch.feed(stream[:place])
         assert passed == stream[: stream.rfind(b"\n", 0, place) + 1]
         assert (watch.complete, watch.started) == (False, bool(passed))
@@ -123,7 +127,7 @@ def test_cut_at_every_byte_whole_lines_only() -> None:
 
 
 def watch_after(*pieces: bytes) -> LineWatch:
-    watch = LineWatch()
+    watch = Lines()
     assert b"".join(map(watch.feed, pieces)) == b"".join(pieces)
     return watch
 
@@ -163,14 +167,16 @@ def test_what_a_line_means(
 ) -> None:
     """Alone, and after a part."""
     for first, count in zip(([], [PART]), counts, strict=True):
-        watch = watch_after(*first, line)
+        watch = Lines()
+        for fed in (*first, line):
+            watch.feed(fed)
         assert (watch.complete, watch.failed, watch.input_tokens) == (complete, failed, prompt)
         assert watch.output_tokens == count
 
 
 @pytest.mark.parametrize("blank", [b"\n", b" \n", b"\r\n", b" \t\r\n"])
 def test_blank_lines_are_swallowed(blank: bytes) -> None:
-    watch = LineWatch()
+    watch = Lines()
     assert watch.feed(blank) == b""
     assert not watch.started
     assert watch.feed(PART + blank + PART) == PART + PART
@@ -179,7 +185,7 @@ def test_blank_lines_are_swallowed(blank: bytes) -> None:
 
 def test_blanks_before_a_part_belong_to_it() -> None:
     """So does another llmgate's sign of life."""
-    watch = LineWatch()
+    watch = Lines()
     assert (watch.feed(b" "), watch.feed(b" "), watch.started) == (b"", b"", False)
     assert watch.feed(PART) == b"  " + PART
 
@@ -189,7 +195,7 @@ def test_blanks_before_a_part_belong_to_it() -> None:
     [(DONE[:-1], DONE), (b"{}", b"{}\n"), (b'{"a":', b""), (b"[]", b""), (b" ", b""), (b"", b"")],
 )
 def test_a_regular_end_without_an_end_of_line(rest: bytes, passed: bytes) -> None:
-    watch = LineWatch()
+    watch = Lines()
     assert watch.feed(PART + rest) == PART
     assert watch.finish() == passed
     assert watch.finish() == b""
@@ -200,7 +206,7 @@ def test_a_line_up_to_the_limit_is_held_and_read(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(ndjson, "LIMIT", 40)
     line = b'{"done":true' + b" " * 27 + b"}\n"
     assert len(line) == 41
-    watch = LineWatch()
+    watch = Lines()
     assert watch.feed(line[:-1]) == b""
     assert watch.feed(line[-1:]) == line
     assert watch.complete
@@ -208,7 +214,7 @@ def test_a_line_up_to_the_limit_is_held_and_read(monkeypatch: pytest.MonkeyPatch
 
 def test_a_longer_line_passes_as_it_comes_and_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ndjson, "LIMIT", 40)
-    watch = LineWatch()
+    watch = Lines()
     start = b'{"done":true' + b" " * 28
     assert watch.feed(start) == b""
     assert watch.feed(b"}") == start + b"}"
@@ -230,7 +236,7 @@ def pieces_without_end(count: int, size: int) -> Iterator[bytes]:
 
 
 def test_a_stream_without_an_end_of_line_needs_bounded_memory() -> None:
-    watch, passed = LineWatch(), 0
+    watch, passed = Lines(), 0
     tracemalloc.start()
     for piece in pieces_without_end(200, 262_144):
         passed += len(watch.feed(piece))

@@ -94,6 +94,41 @@ def test_embeddings_never_stream(told: bytes) -> None:
     assert (request.model, request.stream) == ("m", False)
 
 
+PART = b'{"model":"m","response":"a","done":false}\n'
+OWN = b'{"error":"gone"}\n'
+
+
+@pytest.mark.parametrize(
+    ("line", "passed"),
+    [
+        (OWN, OWN),
+        (b'  {"model":"m","error":"x","done":false}\n', b'  {"model":"m","error":"x","done":false}\n'),
+        (b'{"error":{"message":"gone","code":500}}\n', OWN),
+        (b'{"object":"error","message":"gone"}\n', OWN),
+        (b'{"type":"error","error":{"message":"gone"}}\n', OWN),
+        (b'{"model":"m","\\u0065rror":{"message":"gone"},"done":false}\n', OWN),
+    ],
+)
+def test_an_error_of_a_foreign_shape_in_a_stream_is_told_in_ours(line: bytes, passed: bytes) -> None:
+    for first in (b"", PART):
+        stream = first + line + PART + b'{"done":true}'
+        for size in (1, 7, len(stream)):
+            watch = CHAT.watch("req_1")
+            got = b"".join(watch.feed(stream[start : start + size]) for start in range(0, len(stream), size))
+            got += watch.finish()
+            assert got == (stream + b"\n" if passed == line else first + passed)
+            assert watch.failed
+            assert watch.feed(PART) == (PART if passed == line else b"")
+
+
+@pytest.mark.parametrize("first", [OWN, b'{"done":true}\n'])
+def test_after_the_end_no_error_of_ours_is_told(first: bytes) -> None:
+    watch = CHAT.watch()
+    stream = first + b'{"error":{"message":"m"}}\n' + PART
+    assert watch.feed(stream) == stream
+    assert watch.failed
+
+
 def test_what_waits_before_the_error_is_no_hindrance() -> None:
     """Blanks, a position and the error, as a client reads them line by line."""
     error = errors.QueueTimeout("llmgate: waited too long (QUEUE_TIMEOUT)")

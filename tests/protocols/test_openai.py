@@ -11,8 +11,9 @@ import pytest
 from llmgate import errors
 from llmgate.core.line import Position
 from llmgate.errors import GateError
-from llmgate.protocols.openai import ChatSurface, ChatWatch
+from llmgate.protocols.openai import ChatSurface
 from llmgate.protocols.sse import LIMIT
+from llmgate.protocols.surface import StreamWatch
 from tests.protocols.streams import opening, recorded
 
 SURFACE = ChatSurface()
@@ -22,8 +23,8 @@ TYPES = {
     "BodyTooLarge": ("invalid_request_error", "BODY_TOO_LARGE"),
     "BodyTimeout": ("invalid_request_error", "BODY_TIMEOUT"),
     "MethodNotAllowed": ("invalid_request_error", "METHOD_NOT_ALLOWED"),
-    "NotFound": ("invalid_request_error", "NOT_FOUND"),
-    "UnknownModel": ("invalid_request_error", "UNKNOWN_MODEL"),
+    "NotFound": ("not_found_error", "NOT_FOUND"),
+    "UnknownModel": ("not_found_error", "UNKNOWN_MODEL"),
     "QueueError": ("server_error", "INTERNAL"),
     "QueueFull": ("server_error", "QUEUE_FULL"),
     "QueueTimeout": ("server_error", "QUEUE_TIMEOUT"),
@@ -142,8 +143,8 @@ CHUNK = b'data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":n
 USAGE = b'data: {"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":41}}\n\n'
 
 
-def watch_after(*pieces: bytes) -> ChatWatch:
-    watch = ChatWatch()
+def watch_after(*pieces: bytes) -> StreamWatch:
+    watch = SURFACE.watch()
     assert b"".join(map(watch.feed, pieces)) == b"".join(pieces)
     return watch
 
@@ -204,13 +205,59 @@ def test_usage(usage: bytes, tokens: tuple[int | None, int]) -> None:
 )
 @pytest.mark.parametrize("first", [b"", CHUNK])
 def test_what_an_event_means(block: bytes, complete: bool, failed: bool, count: int, first: bytes) -> None:
-    watch = watch_after(*filter(None, [first, block]))
+    watch = SURFACE.watch()
+    watch.feed(first)
+    watch.feed(block)
     assert (watch.complete, watch.failed, watch.output_tokens) == (complete, failed, count + bool(first))
 
 
 def test_a_piece_with_an_event_too_long_takes_no_short_cut() -> None:
     watch = watch_after(CHUNK, CHUNK.replace(b'"a"', b'"' + b"a" * LIMIT + b'"'), CHUNK)
     assert watch.output_tokens == 2
+
+
+DONE = b"data: [DONE]\n\n"
+OWN = b'data: {"error":{"message":"no","code":500}}\n\n'
+
+
+def told(kind: str, message: str, code: str | None = None) -> bytes:
+    shaped = {"error": {"message": message, "type": kind, "param": None, "code": code}}
+    return b"data: " + as_bytes(shaped) + b"\n\ndata: [DONE]\n\n"
+
+
+@pytest.mark.parametrize(
+    ("block", "passed"),
+    [
+        (OWN, OWN),
+        (b"event: error\n" + OWN, OWN + DONE),
+        (b"event: message\n" + OWN, OWN + DONE),
+        (b'event: error\ndata: {"code":500,"message":"slot lost"}\n\n', told("server_error", "slot lost")),
+        (b'data: {"object":"error","message":"m","code":400}\n\n', told("invalid_request_error", "m")),
+        (b'data: {"object":"error","message":"m","code":"c"}\n\n', told("server_error", "m", "c")),
+        (
+            b'data: {"type":"error","error":{"type":"overloaded_error","message":"m"}}\n\n',
+            told("server_error", "m"),
+        ),
+        (b'data: {"error":"m"}\n\n', told("server_error", "m")),
+        (b"event: error\ndata: out of memory\n\n", told("server_error", "out of memory")),
+        (b'data: {"error":"m","choices":[{"delta":{}}]}\n\n', told("server_error", "m")),
+    ],
+)
+def test_an_error_of_a_foreign_shape_is_told_in_ours_and_nothing_follows_it(block: bytes, passed: bytes) -> None:
+    stream = CHUNK + block + CHUNK + DONE
+    for size in (1, 7, len(stream)):
+        watch = SURFACE.watch("req_1")
+        got = b"".join(watch.feed(stream[start : start + size]) for start in range(0, len(stream), size))
+        assert got == (stream if passed == block else CHUNK + passed)
+        assert watch.failed
+        assert watch.complete is (passed == block)
+        assert watch.feed(CHUNK) == (CHUNK if passed == block else b"")
+        assert watch.finish() == b""
+
+
+@pytest.mark.parametrize("first", [OWN, DONE])
+def test_after_the_end_no_error_of_ours_is_told(first: bytes) -> None:
+    assert watch_after(first + b'data: {"error":"m"}\n\n', CHUNK).failed
 
 
 def answer(stream: bytes, status: int = 200) -> openai.OpenAI:
@@ -256,7 +303,7 @@ def test_the_helper_of_the_sdk_reads_a_queued_stream(before: bytes) -> None:
 
 def test_the_sdk_reads_a_stream_with_ids_and_comments() -> None:
     stream = b"".join(b"id: %d\n" % number + CHUNK + b": alive\n\n" for number in range(3)) + b"data: [DONE]\n\n"
-    chunks = list(answer(ChatWatch().feed(stream)).chat.completions.create(stream=True, **ASKED))
+    chunks = list(answer(SURFACE.watch().feed(stream)).chat.completions.create(stream=True, **ASKED))
     assert [chunk.choices[0].delta.content for chunk in chunks] == ["a", "a", "a"]
 
 
@@ -282,7 +329,7 @@ def test_the_sdk_shows_the_message_of_an_error_body() -> None:
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_server_that_leaves_done_out_has_ended_with_its_finish_reason(space: bytes, whole: bool) -> None:
     chunk = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":%b%b}]}\n\n'
-    watch = ChatWatch()
+    watch = SURFACE.watch()
     watch.feed(chunk % (space, b"null"))
     watch.feed(chunk % (space, b'"stop"' if whole else b"null"))
     assert not watch.complete
@@ -291,7 +338,7 @@ def test_a_server_that_leaves_done_out_has_ended_with_its_finish_reason(space: b
 
 
 def test_a_finish_reason_inside_a_text_ends_nothing() -> None:
-    watch = ChatWatch()
+    watch = SURFACE.watch()
     watch.feed(b'data: {"choices":[{"index":0,"delta":{"content":"\\"finish_reason\\":\\"stop\\""}}]}\n\n')
     watch.finish()
     assert not watch.complete

@@ -10,9 +10,9 @@ import pytest
 from llmgate import errors
 from llmgate.core.line import Position
 from llmgate.errors import GateError
-from llmgate.protocols.responses import ResponsesSurface, ResponsesWatch
+from llmgate.protocols.responses import ResponsesSurface
 from llmgate.protocols.sse import LIMIT
-from llmgate.protocols.surface import Manner
+from llmgate.protocols.surface import Manner, StreamWatch
 from tests.protocols.streams import opening, recorded
 
 SURFACE = ResponsesSurface()
@@ -48,7 +48,7 @@ def event_of(kind: str, code: str, message: str, param: str | None = None) -> by
         (errors.UpstreamFailed, "server_error"),
         (errors.GateError, "server_error"),
         (errors.BadRequest, "invalid_request_error"),
-        (errors.UnknownModel, "invalid_request_error"),
+        (errors.UnknownModel, "not_found_error"),
     ],
 )
 @pytest.mark.parametrize("client", ["curl", "claude-cli"])
@@ -106,8 +106,8 @@ DELTA = event("response.output_text.delta", delta="a")
 OTHER_DELTA = event("response.reasoning_text.delta", delta="a")
 
 
-def watch_after(*pieces: bytes) -> ResponsesWatch:
-    watch = ResponsesWatch()
+def watch_after(*pieces: bytes) -> StreamWatch:
+    watch = SURFACE.watch()
     assert b"".join(map(watch.feed, pieces)) == b"".join(pieces)
     return watch
 
@@ -173,7 +173,9 @@ def test_usage(response: bytes, tokens: tuple[int | None, int]) -> None:
 )
 @pytest.mark.parametrize("first", [b"", DELTA])
 def test_what_an_event_means(block: bytes, complete: bool, failed: bool, count: int, first: bytes) -> None:
-    watch = watch_after(*filter(None, [first, block]))
+    watch = SURFACE.watch()
+    watch.feed(first)
+    watch.feed(block)
     assert (watch.complete, watch.failed, watch.output_tokens) == (complete, failed, count + bool(first))
 
 
@@ -183,6 +185,50 @@ def test_a_piece_with_an_event_too_long_takes_no_short_cut() -> None:
 
 
 # ---- the official SDK
+
+
+OWN = (
+    b'event: error\ndata: {"type":"error","sequence_number":4,"code":"c","message":"m","param":null,'
+    b'"error":{"message":"m","type":"server_error"}}\n\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("block", "passed"),
+    [
+        (OWN, OWN),
+        (OWN.removeprefix(b"event: error\n"), event_of("server_error", "c", "m")),
+        (
+            b'event: error\ndata: {"type":"error","code":"c","message":"m","param":null,"sequence_number":4}\n\n',
+            event_of("server_error", "c", "m"),
+        ),
+        (
+            b'event: error\ndata: {"type":"error","error":{"type":"t","code":"c","message":"m"}}\n\n',
+            event_of("server_error", "c", "m"),
+        ),
+        (OWN.replace(b'"code":"c"', b'"code":""'), event_of("server_error", "UPSTREAM_ERROR", "m")),
+        (b'event: error\ndata: {"code":500,"message":"m"}\n\n', event_of("server_error", "UPSTREAM_ERROR", "m")),
+        (b'data: {"error":{"message":"m"}}\n\n', event_of("server_error", "UPSTREAM_ERROR", "m")),
+        (
+            b'event: message\ndata: {"object":"error","message":"m","code":429}\n\n',
+            event_of("rate_limit_error", "UPSTREAM_ERROR", "m"),
+        ),
+    ],
+)
+def test_an_error_of_a_foreign_shape_is_told_in_ours_and_nothing_follows_it(block: bytes, passed: bytes) -> None:
+    stream = DELTA + block + DELTA + event("response.completed")
+    for size in (1, 7, len(stream)):
+        watch = SURFACE.watch("req_1")
+        got = b"".join(watch.feed(stream[start : start + size]) for start in range(0, len(stream), size))
+        assert got == (stream if passed == block else DELTA + passed)
+        assert watch.failed
+        assert watch.complete is (passed == block)
+        assert watch.feed(DELTA) == (DELTA if passed == block else b"")
+
+
+@pytest.mark.parametrize("first", [OWN, event("response.completed")])
+def test_after_the_end_no_error_of_ours_is_told(first: bytes) -> None:
+    assert watch_after(first + b'data: {"error":"m"}\n\n', DELTA).failed
 
 
 def answer(stream: bytes, status: int = 200) -> openai.OpenAI:

@@ -37,11 +37,12 @@ def test_a_kind_says_what_it_speaks() -> None:
 @pytest.mark.parametrize("answer", [True, False])
 def test_what_the_server_answers_goes_before_its_kind_until_it_is_forgotten(answer: bool) -> None:
     speech = Speech("openai")
-    speech.messages, speech.counts = answer, False
+    speech.messages, speech.counts, speech.templates, speech.tokenizes = answer, False, False, False
     assert speech.speaks(MESSAGES_PATH) is answer
     assert speech.speaks(CHAT_PATH) is True
     speech.forget()
-    assert (speech.speaks(MESSAGES_PATH), speech.counts) == (False, True)
+    assert speech.speaks(MESSAGES_PATH) is False
+    assert (speech.counts, speech.templates, speech.tokenizes) == (True, True, True)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import tracemalloc
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import accumulate
 
 import pytest
@@ -15,16 +16,31 @@ from llmgate.protocols.openai import ChatWatch
 from llmgate.protocols.responses import ResponsesWatch
 from llmgate.protocols.sse import LIMIT, EventWatch, comment, fields, is_event_stream
 from llmgate.protocols.surface import StreamWatch
-from tests.protocols.streams import MARK, REGULAR, blocks, cut, cuts, expected, is_event, learnt, recorded, run, streams
-
-WATCHES = [MessagesWatch, ChatWatch, ResponsesWatch]
+from tests.protocols.streams import (
+    MARK,
+    REGULAR,
+    blocks,
+    check_passed,
+    cut,
+    cuts,
+    expected,
+    is_event,
+    learnt,
+    recorded,
+    run,
+    streams,
+    told,
+)
 
 Make = Callable[[], StreamWatch]
+Messages, Chat, Responses = (partial(kind, told) for kind in (MessagesWatch, ChatWatch, ResponsesWatch))
+WATCHES: list[Make] = [Messages, Chat, Responses]
+
 RECORDED = [
-    ("messages", MessagesWatch),
-    ("chat", ChatWatch),
-    ("completions", ChatWatch),
-    ("responses", ResponsesWatch),
+    ("messages", Messages),
+    ("chat", Chat),
+    ("completions", Chat),
+    ("responses", Responses),
 ]
 
 
@@ -73,7 +89,7 @@ def test_fields(event: bytes, name: bytes, data: bytes) -> None:
 
 def test_a_surface_must_say_how_it_reads() -> None:
     with pytest.raises(NotImplementedError):
-        EventWatch().feed(b"data: x\n\n")
+        EventWatch(told).feed(b"data: x\n\n")
 
 
 @pytest.mark.parametrize("make", WATCHES)
@@ -82,7 +98,7 @@ def test_cuts_change_nothing(make: Make, stream: bytes, places: list[int]) -> No
     pieces = cut(stream, places)
     whole = run(make, [stream])
     assert run(make, pieces) == whole
-    assert whole[0] == expected(stream)
+    check_passed(whole[0], expected(stream))
     assert whole[4] == bool(whole[0].removeprefix(MARK) or whole[1])
 
 
@@ -104,7 +120,7 @@ def test_each_piece_gives_all_that_is_whole_and_no_more(make: Make, stream: byte
     for piece in cut(stream, places):
         passed, came = passed + watch.feed(piece), came + piece
         if not MARK.startswith(came):
-            assert passed == expected(came)
+            check_passed(passed, expected(came))
 
 
 @pytest.mark.parametrize("make", WATCHES)
@@ -134,7 +150,7 @@ RESPONSES_EVENT = b"event: response.output_text.delta\ndata: {}\n\n"
 @pytest.mark.parametrize("between", [b"\n", b"\r", b"\r\r", b"\n\n", b": c\n\n", b"\r: c\n\n", b"\r\r:c\r\r"])
 @pytest.mark.parametrize("lost", [0, 1, 2])
 def test_what_only_looks_like_nothing_but_whole_events(between: bytes, lost: int) -> None:
-    events = ((MessagesWatch, MESSAGES_EVENT), (ChatWatch, CHAT_EVENT), (ResponsesWatch, RESPONSES_EVENT))
+    events = ((Messages, MESSAGES_EVENT), (Chat, CHAT_EVENT), (Responses, RESPONSES_EVENT))
     for make, event in events:
         piece = event[: len(event) - lost] + between + event
         seen = run(make, [event, piece])
@@ -178,7 +194,7 @@ def test_byte_by_byte_and_every_cut_in_two(name: str, make: Make) -> None:
 
 
 def test_nothing_fed_gives_nothing() -> None:
-    watch = ChatWatch()
+    watch = Chat()
     assert watch.feed(b"") == b""
     assert watch.finish() == b""
     assert not watch.started
@@ -190,7 +206,7 @@ def test_nothing_fed_gives_nothing() -> None:
 )
 def test_blocks_without_a_field_are_swallowed(block: bytes) -> None:
     event = b"id: 5\ndata: {}\n\n"
-    watch = ChatWatch()
+    watch = Chat()
     assert watch.feed(block) == b""
     assert not watch.started
     assert watch.feed(event + block + event) == event + event
@@ -200,11 +216,11 @@ def test_blocks_without_a_field_are_swallowed(block: bytes) -> None:
 
 def test_a_comment_inside_an_event_passes() -> None:
     event = b": before\ndata: {}\n: after\n\n"
-    assert ChatWatch().feed(event) == event
+    assert Chat().feed(event) == event
 
 
 def test_the_last_lf_of_an_event_belongs_to_it() -> None:
-    watch = ChatWatch()
+    watch = Chat()
     assert watch.feed(b"data: {}\r\n\r") == b"data: {}\r\n\r"
     assert watch.feed(b"\n") == b"\n"
     assert watch.feed(b"\n") == b""
@@ -247,7 +263,7 @@ def test_byte_order_mark(make: Make) -> None:
     ],
 )
 def test_a_regular_end_without_a_blank_line(rest: bytes, passed: bytes) -> None:
-    watch = ChatWatch()
+    watch = Chat()
     assert watch.feed(b"data: {}\n\n" + rest) == b"data: {}\n\n"
     assert watch.finish() == passed
     assert watch.finish() == b""
@@ -257,7 +273,7 @@ def test_a_regular_end_without_a_blank_line(rest: bytes, passed: bytes) -> None:
 def test_an_event_up_to_the_limit_is_held_and_read(short_limit: int) -> None:
     event = b"data: [DONE]" + b" " * (short_limit - 14) + b"\n\n"
     assert len(event) == short_limit
-    watch = ChatWatch()
+    watch = Chat()
     assert watch.feed(event[:-1]) == b""
     assert watch.feed(event[-1:]) == event
     assert watch.complete
@@ -267,13 +283,13 @@ def test_the_last_lf_does_not_make_an_event_too_long(short_limit: int) -> None:
     event = b"data: [DONE]" + b" " * (short_limit - 15) + b"\r\n\r\n"
     assert len(event) == short_limit + 1
     for pieces in ([event], [event[:-1], event[-1:]]):
-        watch = ChatWatch()
+        watch = Chat()
         assert b"".join(map(watch.feed, pieces)) == event
         assert watch.complete
 
 
 def test_a_longer_event_passes_as_it_comes_and_is_not_read(short_limit: int) -> None:
-    watch = ChatWatch()
+    watch = Chat()
     start = b"data: [DONE]" + b" " * 28
     assert watch.feed(start) == b""
     assert watch.feed(b"x") == start + b"x"
@@ -309,7 +325,7 @@ def test_a_stream_without_an_end_of_line_needs_bounded_memory(make: Make) -> Non
 
 @pytest.mark.parametrize("make", WATCHES)
 @pytest.mark.parametrize("end", [b"\n", b"\r"])
-def test_held_bytes_are_searched_once(make: type[EventWatch], end: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_held_bytes_are_searched_once(make: Make, end: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     searched = 0
     find_end = EventWatch._find_end
 

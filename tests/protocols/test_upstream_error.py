@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llmgate.errors import UpstreamFailed
 from llmgate.protocols.message import MOST
-from llmgate.protocols.upstream_error import Overflow, read_upstream_error
+from llmgate.protocols.upstream_error import Overflow, UpstreamTold, is_servers_fault, read_upstream_error
 
 NO_REASON = "llmgate: the upstream answered with an error and gave no reason (UPSTREAM_ERROR)"
 
@@ -120,12 +121,110 @@ VLLM = "This model's maximum context length is 4096 tokens"
         ({"message": f"{VLLM}. However, your request has 5000 input tokens."}, Overflow(5000, 4096)),
         ({"message": f"{VLLM} and your prompt contains at least 5000 input tokens."}, Overflow(5000, 4096)),
         ({"message": f"{VLLM}. It contains 5000 tokens."}, Overflow(5000, 4096)),
+        (
+            {
+                "message": f"{VLLM}. However, you requested 2000 output tokens and your prompt contains at least 2097 "
+                "input tokens, for a total of at least 4097 tokens. Please reduce the length of the input prompt."
+            },
+            Overflow(4097, 4096),
+        ),
+        (
+            {
+                "message": "'max_tokens' or 'max_completion_tokens' is too large: 2000. This model's maximum context "
+                "length is 4096 tokens and your request has 3000 input tokens (2000 > 4096 - 3000)."
+            },
+            Overflow(5000, 4096),
+        ),
+        (
+            {
+                "message": "You passed 2097 input tokens and requested 2000 output tokens. However, the model's context"
+                " length is only 4096 tokens, resulting in a maximum input length of 2096 tokens."
+            },
+            Overflow(4097, 4096),
+        ),
+        (
+            {
+                "message": "You passed 99000 input characters and requested 1 output tokens. However, the model's"
+                " context length is only 4096 tokens."
+            },
+            None,
+        ),
+        (
+            {
+                "message": "The decoder prompt (length 12324) is longer than the maximum model length of 8192. "
+                "Make sure that `max_model_len` is no smaller than the number of text tokens."
+            },
+            Overflow(12324, 8192),
+        ),
+        (
+            {"message": "The input (5024 tokens) is longer than the model's context length (2048 tokens)."},
+            Overflow(5024, 2048),
+        ),
+        (
+            {
+                "message": "Requested token count exceeds the model's maximum context length of 2048 tokens. You "
+                "requested a total of 3000 tokens: 2000 tokens from the input messages and 1000 tokens for the "
+                "completion."
+            },
+            Overflow(3000, 2048),
+        ),
+        (
+            {
+                "error": {
+                    "message": "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in "
+                    "300000 tokens. Please reduce the length of the messages.",
+                    "code": "context_length_exceeded",
+                }
+            },
+            Overflow(300000, 272000),
+        ),
+        ({"error": {"message": "no room", "code": "context_length_exceeded"}}, "no room"),
+        ({"error": {"message": "prompt is too long: x", "code": "context_length_exceeded"}}, "x"),
+        ({"message": "no room", "code": "context_length_exceeded"}, "no room"),
+        ({"error": {"message": "no", "type": "exceed_context_size_error", "n_prompt_tokens": 5, "n_ctx": 5}}, "no"),
+        ({"error": {"message": "no", "n_prompt_tokens": 5, "n_ctx": 5}}, None),
+        ({"message": f"{VLLM}. However, you requested 4096 tokens."}, None),
+        ({"message": f"{VLLM} and your request has 3 input tokens."}, None),
+        ({"error": {"message": "no", "code": ["context_length_exceeded"]}}, None),
+        ([], None),
         ({"error": {"message": VLLM}}, None),
         ({"error": {"message": "the context is too long", "n_ctx": 512}}, None),
     ],
 )
-def test_overflow(document: object, overflow: Overflow | None) -> None:
+def test_overflow(document: object, overflow: Overflow | str | None) -> None:
     assert read_upstream_error(400, json.dumps(document).encode()).overflow == overflow
+
+
+def test_how_an_overflow_is_said() -> None:
+    assert str(Overflow(9, 5)) == "9 tokens > 5 maximum"
+
+
+def test_a_server_that_blames_itself_for_an_overflow() -> None:
+    body = json.dumps({"error": {"message": LLAMA}}).encode()
+    assert [read_upstream_error(status, body).status for status in (400, 413, 500, 503)] == [400, 413, 400, 503]
+    assert not read_upstream_error(500, body).untouched
+
+
+@given(st.sampled_from([VLLM, "context length is only 9", "n"]), st.lists(st.integers(0, 9999), max_size=3), st.data())
+def test_an_overflow_is_one(start: str, numbers: list[int], data: st.DataObject) -> None:
+    words = ["requested {} tokens", "has {} input tokens", "requested {} output tokens", "total of {}", "input ({} x)"]
+    said = [data.draw(st.sampled_from(words)).format(number) for number in numbers]
+    found = read_upstream_error(400, " ".join([start, *said]).encode()).overflow
+    assert found is None or (isinstance(found, Overflow) and found.asked > found.most > 0)
+
+
+# ---- told within an answer
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome"),
+    [(400, "completed"), (404, "completed"), (429, "upstream_error"), (500, "upstream_error"), (302, "upstream_error")],
+)
+def test_an_error_that_was_told_within_an_answer(status: int, outcome: str) -> None:
+    error = UpstreamTold(status, b'{"error":"slowly"}')
+    assert (str(error), error.status, error.body, error.outcome) == ("slowly", status, b'{"error":"slowly"}', outcome)
+    assert is_servers_fault(status) is (outcome != "completed")
+    assert (UpstreamFailed.status, UpstreamFailed.outcome) == (502, "upstream_error")
 
 
 shapes = st.sampled_from(["message", "error", "detail", "msg", "type", "code", "n_ctx", "n_prompt_tokens"])

@@ -145,6 +145,7 @@ async def test_what_the_server_says_of_the_request_is_passed_on(
     ("status", "body"), [(500, b"broken"), (503, b"loading"), (429, b""), (200, b"{}"), (200, b"no"), (302, b"")]
 )
 async def test_any_other_answer_is_no_answer(house: House, hands: Hands, status: int, body: bytes) -> None:
+    is_kind(house, "ollama")
     client = await ask(house)
     await (await turn_at(hands, NATIVE)).answer(status, body)
     assert (await told(client))[1] == "estimate"
@@ -205,6 +206,80 @@ async def test_a_tokenizer_that_gives_no_number(house: House, hands: Hands, answ
     assert (await told(client))[1] == "estimate"
 
 
+OTHERS: list[Kind] = ["openai", "auto"]
+"""Kinds of which nobody knows whether they have a tokenizer."""
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+async def test_a_server_of_another_kind_may_have_a_llama_servers_tokenizer(
+    house: House, hands: Hands, kind: Kind
+) -> None:
+    is_kind(house, kind, messages=False)
+    for _ in range(2):
+        client = await ask(house)
+        turn = await turn_at(hands, "/apply-template")
+        assert turn.fields == ASKED
+        await turn.answer(body=b'{"prompt":"<s>hi"}')
+        turn = await turn_at(hands, "/tokenize")
+        assert turn.fields["content"] == "<s>hi"
+        await turn.answer(body=b'{"tokens":[2,23391]}')
+        assert await told(client) == (2, "tokenizer")
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+async def test_a_server_of_another_kind_may_have_a_vllms_tokenizer(house: House, hands: Hands, kind: Kind) -> None:
+    is_kind(house, kind, messages=False)
+    client = await ask(house)
+    await (await turn_at(hands, "/apply-template")).answer(404, NO_SUCH_PATH)
+    for _ in range(2):
+        turn = await turn_at(hands, "/tokenize")
+        assert turn.fields == ASKED
+        await turn.answer(body=b'{"count":9}')
+        assert await told(client) == (9, "tokenizer")
+        client = await ask(house)
+    await (await turn_at(hands, "/tokenize")).answer(body=b"{}")
+    assert (await told(client))[1] == "estimate"
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+async def test_a_server_without_a_tokenizer_is_asked_for_it_once(house: House, hands: Hands, kind: Kind) -> None:
+    is_kind(house, kind, messages=False)
+    client = await ask(house)
+    await (await turn_at(hands, "/apply-template")).answer(404, NO_SUCH_PATH)
+    await (await turn_at(hands, "/tokenize")).answer(405, b"")
+    tokens, source = await told(client)
+    assert source == "estimate"
+    assert await told(await ask(house)) == (tokens, "estimate"), "without asking again"
+    house.services.upstreams[UPSTREAM].speech.forget()
+    is_kind(house, kind, messages=False)
+    client = await ask(house)
+    await (await turn_at(hands, "/apply-template")).answer(404, NO_SUCH_PATH)
+    await (await turn_at(hands, "/tokenize")).answer(body=b'{"count":9}')
+    assert await told(client) == (9, "tokenizer")
+
+
+@pytest.mark.parametrize(
+    ("status", "body"), [(401, b"no key"), (403, b""), (400, FAULT), (422, b""), (500, b""), (200, b'{"error":"no"}')]
+)
+async def test_what_a_server_says_of_a_path_that_it_may_not_know_is_no_fault(
+    house: House, hands: Hands, status: int, body: bytes
+) -> None:
+    is_kind(house, "openai")
+    for _ in range(2):
+        client = await ask(house)
+        for path in ("/apply-template", "/tokenize"):
+            await (await turn_at(hands, path)).answer(status, body)
+        assert (await told(client))[1] == "estimate"
+
+
+async def test_a_server_of_no_known_kind_is_asked_for_a_count_first(house: House, hands: Hands) -> None:
+    client = await ask(house)
+    await (await turn_at(hands, NATIVE)).answer(404, NO_SUCH_PATH)
+    await (await turn_at(hands, "/apply-template")).answer(404, NO_SUCH_PATH)
+    await (await turn_at(hands, "/tokenize")).answer(body=b'{"count":9}')
+    assert await told(client) == (9, "tokenizer")
+
+
 async def test_what_the_tokenizer_says_of_the_request_is_passed_on(house: House, hands: Hands) -> None:
     is_kind(house, "llama-server", messages=False)
     client = await ask(house)
@@ -222,8 +297,9 @@ async def estimate_of(house: House, **fields: Any) -> int:
     return tokens
 
 
-async def test_an_estimate_asks_nobody_and_grows_with_the_text(house: House, hands: Hands) -> None:
-    is_kind(house, "openai")
+@pytest.mark.parametrize("kind", ["ollama", "anthropic"])
+async def test_an_estimate_asks_nobody_and_grows_with_the_text(house: House, hands: Hands, kind: Kind) -> None:
+    is_kind(house, kind, messages=False)
     short = await estimate_of(house)
     text = [{"role": "user", "content": "x" * 4000}]
     assert 990 < await estimate_of(house, messages=text) - short < 1010
@@ -253,7 +329,8 @@ async def test_where_the_server_speaks_messages_only_what_has_none_is_refused(ho
 
 
 async def test_the_upstreams_settings_say_what_becomes_of_tools_that_it_does_not_have(open_house: OpenHouse) -> None:
-    house = await open_house(upstream={"kind": "openai", "server_tools": "drop"})
+    house = await open_house(upstream={"kind": "ollama", "server_tools": "drop"})
+    is_kind(house, "ollama", messages=False)
     assert await estimate_of(house, tools=[SEARCH]) > 0
 
 
@@ -400,7 +477,7 @@ async def test_the_official_client(house: House, hands: Hands) -> None:
     asking = asyncio.ensure_future(asyncio.to_thread(count))
     await (await turn_at(hands, NATIVE)).answer(body=b'{"input_tokens":26}')
     assert (await asking).input_tokens == 26
-    is_kind(house, "openai")
+    is_kind(house, "ollama", messages=False)
     assert (await asyncio.to_thread(count)).input_tokens > 5
     is_kind(house, "auto")
     asking = asyncio.ensure_future(asyncio.to_thread(count))

@@ -66,19 +66,22 @@ async def test_a_surface_takes_post_only(house: House, path: str, method: str) -
     assert house.events == []
 
 
-@pytest.mark.parametrize("path", ["/v1", "/v2/messages", "/llm/v1", "/llm/v1/audio", "/upstream/a/x", "/%00", "/api"])
+UNKNOWN = ["/v1", "/v2/messages", "/llm/v1", "/llm/v1/audio", "/upstream/a/x", "/%00", "/api", "/healthz/", "/v1/"]
+
+
+@pytest.mark.parametrize("path", UNKNOWN)
 async def test_unknown_paths(house: House, path: str) -> None:
     for method in ("GET", "POST"):
         plain = await ask(house, path, method)
         assert (plain.status_code, plain.headers["llmgate-code"]) == (404, "NOT_FOUND")
-        assert plain.json()["error"]["type"] == "invalid_request_error"
+        assert plain.json()["error"]["type"] == "not_found_error"
         anthropic = await ask(house, path, method, **ANTHROPIC)
         assert anthropic.json()["error"]["type"] == "not_found_error"
         assert anthropic.headers["content-type"] == "application/json"
     assert house.events == []
 
 
-@pytest.mark.parametrize("path", ["/api/", "/llm/api/pull", "/api/chat/", "/llm/api/embeddings"])
+@pytest.mark.parametrize("path", ["/api/", "/llm/api/pull", "/api/chat/", "/llm/api/embeddings", "/api/show/"])
 async def test_unknown_paths_of_ollama(house: House, path: str) -> None:
     for method in ("GET", "POST", "DELETE"):
         answer = await ask(house, path, method, **ANTHROPIC)
@@ -162,7 +165,7 @@ async def test_what_is_not_for_us_is_a_400_and_closed(house: House, request_byte
 
 
 async def test_models_in_openais_shape(house: House) -> None:
-    for path in ("/llm/v1/models", "/v1/models"):
+    for path in ("/llm/v1/models", "/v1/models", "/llm/v1/models/", "/v1/models/"):
         listed = (await ask(house, path)).json()
         assert listed["object"] == "list"
         assert [model["id"] for model in listed["data"]] == MODELS
@@ -208,7 +211,18 @@ async def test_one_model(house: House, model: str) -> None:
         assert (anthropic.json()["type"], anthropic.json()["display_name"]) == ("model", model)
 
 
-@pytest.mark.parametrize("model", ["nobody", "big", "m:8b", ""])
+async def test_a_slash_after_a_list_is_no_model(open_house: OpenHouse) -> None:
+    """Not even where every name is one."""
+    house = await open_house(upstream={"models": ["m", "*"], "aliases": {}})
+    for path in ("/v1/models", "/api/tags", "/api/ps"):
+        for prefix in ("", "/llm"):
+            listed = await ask(house, f"{prefix}{path}/")
+            assert (listed.status_code, listed.json()) == (200, (await ask(house, path)).json())
+    assert [model["id"] for model in (await ask(house, "/v1/models/", **ANTHROPIC)).json()["data"]] == ["m"]
+    assert (await ask(house, "/v1/models/any")).json()["id"] == "any"
+
+
+@pytest.mark.parametrize("model", ["nobody", "big", "m:8b"])
 async def test_a_model_that_no_request_would_be_taken_for(house: House, model: str) -> None:
     plain = await ask(house, f"/v1/models/{model}")
     assert (plain.status_code, plain.json()["error"]["code"]) == (404, "UNKNOWN_MODEL")
@@ -216,7 +230,17 @@ async def test_a_model_that_no_request_would_be_taken_for(house: House, model: s
     assert anthropic.json()["error"]["type"] == "not_found_error"
 
 
-READ_ONLY = ["/v1/models", "/llm/v1/models/m", "/api/tags", "/llm/api/ps", "/api/version", "/healthz", "/readyz"]
+READ_ONLY = [
+    "/v1/models",
+    "/v1/models/",
+    "/llm/v1/models/m",
+    "/api/tags/",
+    "/api/tags",
+    "/llm/api/ps",
+    "/api/version",
+    "/healthz",
+    "/readyz",
+]
 
 
 @pytest.mark.parametrize("path", READ_ONLY)

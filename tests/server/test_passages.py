@@ -90,7 +90,7 @@ async def test_no_such_upstream(house: House, hands: Hands, method: str, path: s
         assert (head.status, head.headers["llmgate-code"]) == (404, "NOT_FOUND")
         assert "llmgate-upstream" not in head.headers
         told = await client.json()
-        assert told["error"]["type"] == "invalid_request_error"
+        assert told["error"]["type"] == "not_found_error"
         assert "passthrough = true (NOT_FOUND)" in told["error"]["message"]
     assert (house.events, hands.untaken) == ([], 0)
 

@@ -17,6 +17,8 @@ from llmgate.server.reply import Reply
 from llmgate.telemetry.ledger import Record
 from tests.server.test_reply import Client
 
+FAILED = b'event: error\ndata: {"type":"error","error":{"type":"api_error","message":"no"}}\n\n'
+
 
 class FakeAnswer:
     """Pushes what a test says; notes what it is asked for."""
@@ -50,12 +52,15 @@ class Scene:
         self.reply.start(200, [])
         self.answer = FakeAnswer()
         self.record = Record("reasoning", Caller(id="req_1"), 0.0)
-        self.begun = 0
+        self.begun = self.told = 0
         self.watch = SURFACES["/v1/messages"].watch()
-        self.relay = Relay(self.answer, self.reply, self.watch, self.record, self.on_first)
+        self.relay = Relay(self.answer, self.reply, self.watch, self.record, self.on_first, self.on_told)
 
     def on_first(self) -> None:
         self.begun += 1
+
+    def on_told(self) -> None:
+        self.told += 1
 
     def last(self, data: bytes) -> bool:
         """The last piece and the word that the message has ended; what the relay says to it."""
@@ -152,7 +157,7 @@ async def test_what_broke_it_off_is_told(scene: Scene) -> None:
     assert not scene.reply.finished
 
 
-@pytest.mark.parametrize("last", [STOP, b'event: error\ndata: {"type":"error"}\n\n'], ids=["complete", "failed"])
+@pytest.mark.parametrize("last", [STOP, FAILED], ids=["complete", "failed"])
 async def test_broken_off_after_its_own_end_it_is_finished(scene: Scene, last: bytes) -> None:
     scene.relay.feed(START + last)
     scene.relay.end(UpstreamFailed("llmgate: gone"))
@@ -166,6 +171,61 @@ async def test_inside_an_endless_event_nothing_is_finished(scene: Scene) -> None
     assert not scene.last(b"")
     scene.relay.end(None)
     assert not scene.reply.finished
+
+
+# ---- a stream that told its end in a message that goes on
+
+
+@pytest.mark.parametrize("end", [STOP, FAILED, b'data: {"error":"m"}\n\n'], ids=["complete", "failed", "foreign"])
+async def test_an_end_before_the_end_of_the_message_is_told_once(scene: Scene, end: bytes) -> None:
+    scene.relay.feed(START)
+    assert scene.told == 0
+    scene.relay.feed(end)
+    scene.relay.feed(delta("more"))
+    assert scene.told == 1
+    assert not scene.reply.finished
+
+
+async def test_an_end_with_the_end_of_the_message_is_not_told(scene: Scene) -> None:
+    scene.relay.feed(START)
+    assert scene.last(STOP)
+    assert scene.told == 0
+
+
+async def test_given_up_the_message_is_cut_and_the_client_has_its_end(scene: Scene) -> None:
+    scene.relay.feed(ANSWER)
+    scene.relay.give_up()
+    assert (scene.client.body, scene.client.is_ended) == (ANSWER, True)
+    assert scene.answer.told[-1] == "close"
+    assert await scene.relay.wait_over() is None
+
+
+async def test_given_up_inside_an_endless_event_nothing_is_finished(scene: Scene) -> None:
+    scene.relay.feed(ANSWER)
+    scene.relay.feed(b"data: " + b"x" * (2 << 20))
+    scene.relay.give_up()
+    assert not scene.reply.finished
+    assert await scene.relay.wait_over() is None
+
+
+async def test_there_is_nothing_to_give_up_when_it_is_over(scene: Scene) -> None:
+    scene.relay.feed(START)
+    scene.last(STOP)
+    scene.relay.give_up()
+    assert not scene.reply.finished, "the slot goes first"
+    scene.relay.end(None)
+    scene.answer.ended = False
+    scene.relay.give_up()
+    assert "close" not in scene.answer.told
+
+
+async def test_the_end_of_the_message_waits_for_no_slow_client(scene: Scene) -> None:
+    scene.client.slow = True
+    scene.relay.feed(START)
+    scene.relay.feed(STOP)
+    assert scene.answer.told == ["pause", "resume"]
+    scene.relay.feed(delta("more"))
+    assert scene.answer.told[-1] == "pause"
 
 
 # ---- faults of ours: the transport must not see them

@@ -93,6 +93,22 @@ async def test_a_slow_client_is_told_the_newest_when_it_has_caught_up() -> None:
 
 
 @on_stage
+async def test_a_slow_client_that_missed_nothing_is_told_nothing_again() -> None:
+    booth = Booth()
+    first, second = await booth.occupy(2)
+    await booth.come()
+    booth.block()
+    first.leave("completed")
+    await settle()
+    booth.unblock()
+    await settle()
+    assert booth.body == queue(2, 2) + queue(1, 1)
+    second.leave("completed")
+    await settle()
+    booth.close()
+
+
+@on_stage
 async def test_a_slow_client_that_has_its_slot_is_told_no_old_position() -> None:
     booth = Booth()
     (first,) = await booth.occupy()
@@ -244,6 +260,15 @@ def test_one_that_asked_for_no_stream_hears_blanks_or_nothing(
         booth.close()
 
     play(main())
+
+
+@on_stage
+async def test_a_stream_that_is_told_nothing_hears_no_blanks_either() -> None:
+    booth = Booth(CHAT, waiting={"heartbeat": 2, "openai_keepalive": "off", **BLANKS})
+    await booth.come()
+    await pass_time(5)
+    assert booth.status is None
+    booth.close()
 
 
 @on_stage

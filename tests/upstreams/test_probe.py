@@ -69,6 +69,7 @@ class Server:
         self.answers = answers
         self.asked: list[str] = []
         self.bodies: list[bytes] = []
+        self.versions: list[bytes | None] = []
 
     async def script(self, connection: Connection) -> None:
         while True:
@@ -83,6 +84,7 @@ class Server:
         question = f"{method} {path.removeprefix('/base')}"
         self.asked.append(question)
         self.bodies.append(request.body)
+        self.versions.append(request.header(b"anthropic-version"))
         return self.answers.get(question, MISSING)
 
 
@@ -234,6 +236,14 @@ async def test_the_others_tell_all_in_their_list(start, kind: Any) -> None:
     probe, server = await start(VLLM)
     assert await probe.cards(kind, {}) == {"reasoning": ModelCard(name="reasoning", context_window=40960)}
     assert server.asked == ["GET /v1/models"]
+
+
+@pytest.mark.parametrize(("kind", "version"), [("anthropic", b"2023-06-01"), ("openai", None), ("auto", None)])
+async def test_anthropic_wants_to_be_asked_in_a_version(start, kind: Any, version: bytes | None) -> None:
+    probe, server = await start(VLLM)
+    probe._upstream.speech.kind = kind
+    assert await probe.models(needed=True)
+    assert server.versions == [version]
 
 
 async def test_an_ollama_is_asked_about_each_model_once(start) -> None:

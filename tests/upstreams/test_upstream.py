@@ -144,6 +144,8 @@ async def test_its_own_key(path: bytes, bearer: bytes, key: bytes | None) -> Non
     """Anthropic's surface wants it as x-api-key; llama-server takes either."""
     found = dict(await sent({b"authorization": b"Bearer client", b"x-api-key": b"client"}, path=path, api_key="k"))
     assert (found[b"authorization"], found.get(b"x-api-key")) == (bearer, key)
+    found = dict(await sent(path=path, api_key="k", kind="anthropic"))
+    assert (found[b"authorization"], found[b"x-api-key"]) == (bearer, b"k")
 
 
 @pytest.mark.parametrize("name", [b"authorization", b"x-api-key"])

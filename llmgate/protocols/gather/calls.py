@@ -1,16 +1,16 @@
 """The tool calls of one message, put together from the pieces in its deltas.
 
-- A piece belongs to the call at its `index`. Some servers use one index for several calls: an id, or a name after the
-  arguments began, that is not the call's own begins another. Some (vLLM did) make a new id for every piece: one without
-  a name goes on.
-- Without an index (Gemini) a piece belongs to the call of its id, and one with neither id nor name to the last call.
+- A piece belongs to the newest call at its `index`; without an index (Gemini) to the call of its id, else to the last
+  call. Whether it does, or begins another there, is decided as for an answer that is translated: see `goes_on`.
 - A name may come in parts, or again in every piece.
 - Nothing is checked: half a call of an answer that was cut short is what the server itself answers too.
 """
 
 from typing import Any
 
+from llmgate.protocols.brackets import Brackets
 from llmgate.protocols.budget import Budget
+from llmgate.protocols.call_piece import CallPiece, KnownCall, arguments_of, goes_on, piece_of
 from llmgate.protocols.gather.merged import Merged, with_defaults
 from llmgate.protocols.seam import whole
 
@@ -24,7 +24,7 @@ _INPUTS = {"function": "arguments", "custom": "input"}
 class Called:
     """The function, or the custom tool, of a call; also OpenAI's older function_call."""
 
-    __slots__ = ("_budget", "_input", "_rest", "begun", "name")
+    __slots__ = ("_brackets", "_budget", "_input", "_rest", "begun", "complete", "name")
 
     def __init__(self, budget: Budget, text: str) -> None:
         """`text` is the name of the field that holds the arguments."""
@@ -34,6 +34,9 @@ class Called:
         self.name = ""
         self.begun = False
         """Some of the arguments have come."""
+        self.complete = False
+        """They are an object that has ended; what a custom tool takes is any text."""
+        self._brackets = Brackets()
 
     def add(self, piece: dict[str, Any]) -> None:
         """Raises UpstreamFailed beyond the limit."""
@@ -42,12 +45,18 @@ class Called:
         if not self.begun or not self.name:
             self.name = name if name.startswith(self.name) else self.name + name
             self._budget.take(len(name))
-        self.begun = self.begun or bool(rest.get(self._input))
+        self._follow(arguments_of(rest.get(self._input)))
         self._rest.add(rest)
 
     def value(self) -> dict[str, Any]:
         """As in a whole message."""
         return {"name": whole(self.name), **with_defaults(self._rest.value(), **{self._input: ""})}
+
+    def _follow(self, arguments: str) -> None:
+        text = arguments if self.begun else arguments.lstrip()
+        self.begun = self.begun or text != ""
+        if self._input == "arguments" and not self.complete:
+            self.complete = self._brackets.find_end(text.encode("utf-8", "replace")) > 0
 
 
 class _Call:
@@ -60,18 +69,16 @@ class _Call:
         self._rest = Merged(budget)
         self.identity = ""
 
-    def is_another(self, identity: str, name: str) -> bool:
-        """Whether a piece at this call's index, with this id and name, begins another call."""
-        if not name:
-            return False
-        if identity and self.identity:
-            return identity != self.identity
-        return any(called.begun and called.name not in ("", name) for called in self._called.values())
+    def goes_on_with(self, piece: CallPiece) -> bool:
+        """Whether a piece at this call's index belongs to it."""
+        for called in self._called.values():
+            return goes_on(KnownCall(self.identity, called.name, called.begun, called.complete), piece)
+        return goes_on(KnownCall(self.identity, "", begun=False, complete=False), piece)
 
-    def add(self, piece: dict[str, Any]) -> None:
-        rest = {key: value for key, value in piece.items() if key not in ("id", "index")}
+    def add(self, entry: dict[str, Any], identity: str) -> None:
+        rest = {key: value for key, value in entry.items() if key not in ("id", "index")}
         if not self.identity:
-            self.identity = _identity(piece)
+            self.identity = identity
             self._budget.take(len(self.identity))
         for kind, text in _INPUTS.items():
             called = rest.pop(kind, None)
@@ -81,7 +88,7 @@ class _Call:
 
     def value(self) -> dict[str, Any]:
         kind = next(iter(self._called), "function")
-        identity = {"id": whole(self.identity)} if self.identity else {}
+        identity = {"id": self.identity} if self.identity else {}
         called = {kind: called.value() for kind, called in self._called.items()}
         return {**identity, **with_defaults(self._rest.value(), type=kind), **called}
 
@@ -89,50 +96,48 @@ class _Call:
 class Calls:
     """Feed it the lists of the deltas by `add`."""
 
-    __slots__ = ("_at", "_budget", "_calls")
+    __slots__ = ("_at", "_budget", "_calls", "_latest")
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
         self._calls: list[_Call] = []
         self._at: dict[int | str, _Call] = {}
-        """The newest call at each index, or id where there is no index."""
+        """The newest call at each index, and the call of each id."""
+        self._latest: _Call | None = None
 
     def __bool__(self) -> bool:
         return bool(self._calls)
 
     def add(self, pieces: list[Any]) -> None:
         """Raises UpstreamFailed beyond the limit."""
-        for piece in pieces:
-            if isinstance(piece, dict):
-                self._call_of(piece).add(piece)
+        for entry in pieces:
+            if isinstance(entry, dict):
+                piece = _piece(entry)
+                call = self._call_of(piece)
+                call.add(entry, piece.id)
+                if call.identity:
+                    self._at.setdefault(call.identity, call)
 
     def value(self) -> list[dict[str, Any]]:
         """As in a whole message, in the order in which they began."""
         return [call.value() for call in self._calls]
 
-    def _call_of(self, piece: dict[str, Any]) -> _Call:
-        index, identity, name = piece.get("index"), _identity(piece), _name(piece)
-        key = index if isinstance(index, int) else identity
-        if key == "":
-            return self._begin() if name or not self._calls else self._calls[-1]
-        call = self._at.get(key)
-        if call is None or call.is_another(identity, name):
-            call = self._at[key] = self._begin()
+    def _call_of(self, piece: CallPiece) -> _Call:
+        call = self._at.get(piece.id, self._latest) if piece.index is None else self._at.get(piece.index)
+        if call is None or not call.goes_on_with(piece):
+            call = _Call(self._budget)
+            self._calls.append(call)
+        self._latest = call
+        if piece.index is not None:
+            self._at[piece.index] = call
         return call
 
-    def _begin(self) -> _Call:
-        self._calls.append(_Call(self._budget))
-        return self._calls[-1]
 
-
-def _identity(piece: dict[str, Any]) -> str:
-    identity = piece.get("id")
-    return str(identity) if isinstance(identity, int) else _text(identity)
-
-
-def _name(piece: dict[str, Any]) -> str:
-    names = (_text(piece[kind].get("name")) for kind in _INPUTS if isinstance(piece.get(kind), dict))
-    return next(filter(None, names), "")
+def _piece(entry: dict[str, Any]) -> CallPiece:
+    custom = entry.get("custom")
+    if isinstance(custom, dict):
+        return piece_of(entry, {"name": custom.get("name"), "arguments": custom.get("input")})
+    return piece_of(entry, entry.get("function"))
 
 
 def _text(value: Any) -> str:

@@ -1,7 +1,7 @@
 """What the streams of OpenAI's two completions share: choices that come in pieces, and [DONE] after them.
 
 - As in ChatWatch, a stream that leaves [DONE] out may end after a finish_reason. Where [DONE] comes without any, the
-  reason is made up from what there is, since clients take it for a text.
+  reason is made up from what there is, since clients take it for a text. Where it comes alone, the one choice is empty.
 - Of the fields beside the choices the newest counts: `created` grows in llama-server's chunks, and is the time of the
   end in its whole answers; `timings` and `usage` are those of the end.
 """
@@ -9,7 +9,6 @@
 from abc import abstractmethod
 from typing import Any
 
-from llmgate.errors import UpstreamFailed
 from llmgate.protocols.budget import Budget
 from llmgate.protocols.gather.gathering import LIMIT, StreamGathering, token_count
 from llmgate.protocols.gather.merged import Merged
@@ -19,7 +18,6 @@ _OF_STREAMS = frozenset({"choices", "object", "obfuscation", "prompt_progress"})
 """Fields of a chunk that a whole answer does not have, or not so."""
 _COST = 1024
 """Bytes that a choice costs beyond what is in it."""
-_NO_CHOICE = "llmgate: the upstream answered without a choice (UPSTREAM_ERROR)"
 
 
 class Choice:
@@ -117,7 +115,6 @@ class ChoicesGathering(StreamGathering):
         return bool(self._choices) and all(choice.finished for choice in self._choices.values())
 
     def _assemble(self) -> bytes:
-        if not self._choices:
-            raise UpstreamFailed(_NO_CHOICE)
-        choices = [{"index": index, **choice.value()} for index, choice in sorted(self._choices.items())]
+        known = self._choices or {0: self.choice(self._budget)}
+        choices = [{"index": index, **choice.value()} for index, choice in sorted(known.items())]
         return encoded({"object": self.kind, "choices": choices, **self._fields.value()})

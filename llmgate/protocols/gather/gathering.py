@@ -8,7 +8,7 @@ from llmgate.protocols.budget import Budget
 from llmgate.protocols.document import read_object
 from llmgate.protocols.events import DONE, Event, EventCutter, without_half_a_line
 from llmgate.protocols.fault import fault_status, is_fault
-from llmgate.protocols.upstream_error import read_upstream_error
+from llmgate.protocols.upstream_error import UpstreamTold
 
 LIMIT = 64 << 20
 """Bytes of JSON that are kept of one answer, an unfinished event included."""
@@ -54,7 +54,8 @@ class Gathering(Protocol):
     def end(self) -> bytes:
         """At the regular end of the stream's bytes: the JSON document that the server would have answered itself.
 
-        UpstreamFailed where the stream broke off without its own end, told an error, cannot be read or is too long.
+        UpstreamFailed where the stream broke off without its own end, cannot be read or is too long; UpstreamTold where
+        it told an error.
         """
         ...
 
@@ -79,7 +80,7 @@ class StreamGathering:
     def __init__(self, limit: int = LIMIT) -> None:
         self._budget = Budget(limit)
         self._cutter: Cutter = EventCutter(self._budget)
-        self._fault = ""
+        self._fault: UpstreamFailed | None = None
         """What `end` raises."""
         self.complete = self.started = False
         self.output_tokens = 0
@@ -90,7 +91,7 @@ class StreamGathering:
     @property
     def failed(self) -> bool:
         """See Gathering."""
-        return bool(self._fault)
+        return self._fault is not None
 
     def feed(self, data: bytes) -> None:
         """See Gathering."""
@@ -102,9 +103,9 @@ class StreamGathering:
         if not (self.complete or self._fault):
             self._take_all(map(without_half_a_line, self._cutter.end()))
         if not (self._fault or self.complete or self._may_end()):
-            self._fault = NO_END
-        if self._fault:
-            raise UpstreamFailed(self._fault)
+            self._fault = UpstreamFailed(NO_END)
+        if self._fault is not None:
+            raise self._fault
         try:
             return self._assemble()
         except RecursionError:
@@ -132,19 +133,19 @@ class StreamGathering:
                 if self.complete:
                     return
         except UpstreamFailed as error:
-            self._fault = str(error)
+            self._fault = error
         except RecursionError:
-            self._fault = TOO_DEEP
+            self._fault = UpstreamFailed(TOO_DEEP)
 
     def _take(self, name: bytes, data: bytes) -> None:
-        if not data:
+        if not data and name != b"error":
             return
         self.started = True
         document = read_object(data)
         if data == DONE:
             self._close()
         elif name == b"error" or (document is not None and is_fault(document)):
-            raise UpstreamFailed(read_upstream_error(fault_status(document or {}), data).message)
+            raise UpstreamTold(fault_status(document or {}), data)
         elif document is not None:
             self._read(name, document)
         elif b"\n" in data:  # several events without a blank line between them

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from llmgate.errors import UpstreamFailed
+from llmgate.protocols.call_piece import CallPiece
 from llmgate.protocols.document import is_object, read_object
 from llmgate.protocols.fault import fault_status, is_fault
 from llmgate.protocols.seam import whole
@@ -17,10 +18,10 @@ from llmgate.protocols.translate.asked import Asked
 from llmgate.protocols.translate.call import Call
 from llmgate.protocols.translate.frames import SIGNATURE
 from llmgate.protocols.translate.ids import call_id, message_id
-from llmgate.protocols.translate.piece import CallPiece, Kind, called, first_choice, spoken
+from llmgate.protocols.translate.piece import Kind, called, first_choice, spoken
 from llmgate.protocols.translate.reason import Finish
 from llmgate.protocols.translate.usage import Usage
-from llmgate.protocols.upstream_error import read_upstream_error
+from llmgate.protocols.upstream_error import UpstreamTold
 
 _Block = dict[str, Any]
 
@@ -57,7 +58,7 @@ def _read(body: bytes) -> dict[str, Any]:
     if document is None:
         raise UpstreamFailed("llmgate: the upstream answered with what is no JSON object (UPSTREAM_ERROR)")
     if is_fault(document):
-        raise UpstreamFailed(read_upstream_error(fault_status(document), body).message)
+        raise UpstreamTold(fault_status(document), body)
     return document
 
 

@@ -7,14 +7,13 @@
   text is validated once, at its end. The work is linear in its length.
 """
 
-import re
 from typing import NoReturn
 
 from llmgate.errors import UpstreamFailed
+from llmgate.protocols.brackets import Brackets
 from llmgate.protocols.document import is_object, read_string
 from llmgate.protocols.seam import whole
 
-_TOKEN = re.compile(rb'\\.?|["{}\[\]]', re.DOTALL)
 _BLANK = b" \t\r\n"
 _NOTHING = (b"", b"null")
 
@@ -22,13 +21,13 @@ _NOTHING = (b"", b"null")
 class Arguments:
     """Takes pieces by `add`; what `take` and, at the end, `rest` return, joined, is an object or nothing."""
 
-    __slots__ = ("_depth", "_final", "_in_string", "_scanned", "_sent", "_text", "begun", "complete")
+    __slots__ = ("_brackets", "_final", "_scanned", "_sent", "_text", "begun", "complete")
 
     def __init__(self) -> None:
         self._text = bytearray()
         """Without blanks before and after the object."""
-        self._sent = self._scanned = self._depth = 0
-        self._in_string = False
+        self._sent = self._scanned = 0
+        self._brackets = Brackets()
         self._final = False
         """No other object may come in the place of an empty one."""
         self.begun = False
@@ -80,28 +79,11 @@ class Arguments:
         return fresh
 
     def _follow(self) -> None:
-        end = self._find_end()
+        start, self._scanned = self._scanned, len(self._text)
+        end = self._brackets.find_end(bytes(self._text[start:]))
         if end:
             self.complete = True
-            self._read_surplus(end)
-
-    def _find_end(self) -> int:
-        """Where the object ends, 0 while it does not."""
-        for found in _TOKEN.finditer(self._text, self._scanned):
-            token = found[0]
-            if token == b"\\":  # what it escapes is still to come
-                self._scanned = found.start()
-                return 0
-            if token == b'"':
-                self._in_string = not self._in_string
-            elif not self._in_string and token in b"{[":
-                self._depth += 1
-            elif not self._in_string and token in b"}]":
-                self._depth -= 1
-                if not self._depth:
-                    return found.end()
-        self._scanned = len(self._text)
-        return 0
+            self._read_surplus(start + end)
 
     def _read_surplus(self, end: int) -> None:
         surplus = bytes(self._text[end:]).strip(_BLANK)
@@ -111,7 +93,7 @@ class Arguments:
         if self._final or self._text != b"{}" or not surplus.startswith(b"{"):
             _refuse()
         self._text[:] = surplus
-        self._scanned = 0
+        self._scanned, self._brackets = 0, Brackets()
         self.complete, self._final = False, True
         self._follow()
 

@@ -10,6 +10,7 @@
 from collections import deque
 
 from llmgate.protocols.budget import LIMIT, Budget
+from llmgate.protocols.call_piece import CallPiece
 from llmgate.protocols.seam import Seam
 from llmgate.protocols.translate.call import Call
 from llmgate.protocols.translate.frames import (
@@ -21,7 +22,7 @@ from llmgate.protocols.translate.frames import (
     spoken_start,
 )
 from llmgate.protocols.translate.ids import call_id
-from llmgate.protocols.translate.piece import CallPiece, Kind, Spoken
+from llmgate.protocols.translate.piece import Kind, Spoken
 
 _BLOCK_COST = 2048
 """Bytes that a block costs beyond its text."""

@@ -1,9 +1,9 @@
 """One tool call of an answer, put together from its pieces."""
 
 from llmgate.errors import UpstreamFailed
+from llmgate.protocols.call_piece import CallPiece, KnownCall, goes_on
 from llmgate.protocols.seam import Seam
 from llmgate.protocols.translate.arguments import Arguments
-from llmgate.protocols.translate.piece import CallPiece
 
 _NAME_MOST = 4096
 """Characters."""
@@ -27,20 +27,8 @@ class Call:
         return len(self.id) + len(self.name) + self.arguments.size
 
     def goes_on_with(self, piece: CallPiece) -> bool:
-        """Whether a piece at this call's index belongs to it: a new id begins a new call, and so does a new name.
-
-        Some servers repeat id or name in every piece. Some (vLLM did) make a new id for every piece: one without a
-        name amid the arguments goes on.
-        """
-        if piece.id and self.id and piece.id != self.id:
-            return not piece.name and self.arguments.begun and not self.arguments.complete
-        if not piece.name or not self.name or (piece.id and self.id):
-            return True
-        if piece.id:
-            return piece.name == self.name and not self.arguments.complete
-        if not self.arguments.begun:
-            return piece.index is not None or piece.name == self.name
-        return piece.name == self.name and not (self.arguments.complete and piece.arguments.strip())
+        """Whether a piece at this call's index belongs to it."""
+        return goes_on(KnownCall(self.id, self.name, self.arguments.begun, self.arguments.complete), piece)
 
     def add(self, piece: CallPiece) -> None:
         """Raises UpstreamFailed where the arguments go on after their end, or the name without one."""

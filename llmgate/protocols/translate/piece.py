@@ -14,8 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from llmgate.protocols.document import write_object
-from llmgate.protocols.seam import whole
+from llmgate.protocols.call_piece import CallPiece, piece_of
 
 Kind = Literal["text", "thinking"]
 
@@ -26,15 +25,6 @@ class Spoken(msgspec.Struct, frozen=True):
     kind: Kind
     text: str
     refusal: bool = False
-
-
-class CallPiece(msgspec.Struct, frozen=True):
-    """A piece of a tool call; "" where it tells nothing."""
-
-    index: int | None
-    id: str
-    name: str
-    arguments: str
 
 
 def first_choice(document: dict[str, Any]) -> dict[str, Any] | None:
@@ -65,9 +55,9 @@ def called(delta: dict[str, Any]) -> Iterator[CallPiece]:
     calls = delta.get("tool_calls")
     for call in calls if isinstance(calls, list) else ():
         if isinstance(call, dict):
-            yield _call(call, call.get("function"))
+            yield piece_of(call, call.get("function"))
     if isinstance(legacy := delta.get("function_call"), dict):
-        yield _call({"index": 0}, legacy)
+        yield piece_of({"index": 0}, legacy)
 
 
 def _parts(content: list[Any]) -> Iterator[Spoken]:
@@ -83,24 +73,6 @@ def _parts(content: list[Any]) -> Iterator[Spoken]:
 
 def _part_text(part: Any) -> str:
     return _text(part.get("text")) if isinstance(part, dict) else ""
-
-
-def _call(call: dict[str, Any], function: Any) -> CallPiece:
-    function = function if isinstance(function, dict) else {}
-    index = call.get("index")
-    identity = call.get("id")
-    return CallPiece(
-        index=index if isinstance(index, int) else None,
-        id=str(identity) if isinstance(identity, int) else whole(_text(identity)),
-        name=whole(_text(function.get("name"))),
-        arguments=_arguments(function.get("arguments")),
-    )
-
-
-def _arguments(arguments: Any) -> str:
-    if isinstance(arguments, dict):
-        return write_object(arguments)
-    return _text(arguments)
 
 
 def _text(value: Any) -> str:

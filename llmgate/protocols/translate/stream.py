@@ -99,9 +99,7 @@ class MessageStream:
     def _missing_end(self) -> Iterator[Event]:
         """What stands for the [DONE] that did not come."""
         if not self._finish.known:
-            raise UpstreamFailed(
-                "llmgate: the upstream ended its stream before the answer was complete (UPSTREAM_ERROR)"
-            )
+            raise UpstreamFailed(_NO_END)
         yield b"", DONE
 
     def _take(self, event: Event, out: list[bytes]) -> None:
@@ -109,7 +107,7 @@ class MessageStream:
         if data == DONE:
             self._close(out)
         elif name == b"error":
-            self._pass_fault({}, data, out)
+            self._pass_fault(read_object(data) or {}, data, out)
         elif (document := read_object(data)) is not None:
             self._read(document, data, out)
         elif b"\n" in data:  # several events without a blank line between them

@@ -51,10 +51,9 @@ def daemon(tmp_path_factory: pytest.TempPathFactory, listening: socket.socket) -
 
 async def let_it_ask(gate: GateProcess, listening: socket.socket) -> None:
     """Until the daemon has found out that the servers do not tell what they are; it asks for their models last."""
-    asked = [name for name, upstream in UPSTREAMS.items() if upstream["kind"] not in ("openai", "anthropic")]
     async with ChatServer(listening) as server:
-        asked_last = (b"GET /v1/models", b"GET /api/tags")
-        await gate.wait(lambda: sum(server.questions[line] for line in asked_last) >= len(asked))
+        await gate.wait(lambda: server.questions[b"GET /v1/models"] >= len(UPSTREAMS))
+        await gate.wait(lambda: server.questions[b"GET /api/ps"] >= 1)
 
 
 @pytest.fixture

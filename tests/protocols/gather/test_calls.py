@@ -74,6 +74,22 @@ CASES: dict[str, tuple[list[Any], list[dict[str, Any]]]] = {
         [tool(0, "f", "", id="call_a"), tool(0, None, '{"a":', id="x"), tool(0, None, "1}", id="y")],
         [F],
     ),
+    "a new id in every piece, the first of the arguments too": (
+        [tool(0, "f", id="call_a", type="function"), tool(0, None, '{"a":', id="x"), tool(0, None, "1}", id="y")],
+        [F],
+    ),
+    "an id that ends the arguments of another": (
+        [_WHOLE_F, tool(0, None, '{"b":2}', id="call_b"), tool(0, "g")],
+        [F, G],
+    ),
+    "whole ones of one name at one index": (
+        [tool(0, "f", '{"a":1}'), tool(0, "f", '{"b":'), tool(0, "f", "2}"), tool(0, "f", "{}")],
+        [nameless({**F, "function": {"name": "f", "arguments": text}}) for text in ('{"a":1}', '{"b":2}', "{}")],
+    ),
+    "blanks after the end": (
+        [tool(0, "f", ' {"a":1}', id="call_a"), tool(0, "f", " ")],
+        [{**F, "function": {"name": "f", "arguments": ' {"a":1} '}}],
+    ),
     "a name in parts": (
         [tool(0, "get_", id="call_a"), tool(0, "time"), tool(0, "get_time", "{}")],
         [{**F, "function": {"name": "get_time", "arguments": "{}"}}],
@@ -98,6 +114,10 @@ CASES: dict[str, tuple[list[Any], list[dict[str, Any]]]] = {
         [F],
     ),
     "neither index nor id": ([tool(None, "f", '{"a":1}'), tool(None, "g", '{"b":2}')], [nameless(F), nameless(G)]),
+    "neither index nor id, in pieces": (
+        [tool(None, "f", '{"a":1}'), tool(None, "g"), tool(None, None, '{"b":2}')],
+        [nameless(F), nameless(G)],
+    ),
     "neither index nor id nor name": (
         [tool(None, None, "{}")],
         [{"type": "function", "function": {"name": "", "arguments": "{}"}}],
@@ -110,6 +130,22 @@ CASES: dict[str, tuple[list[Any], list[dict[str, Any]]]] = {
             {"index": 0, "custom": {"input": "-l"}},
         ],
         [{"id": "c", "type": "custom", "custom": {"name": "sh", "input": "ls -l"}}],
+    ),
+    "a custom tool's text that looks like an object": (
+        [{"index": 0, "custom": {"name": "sh", "input": "{ls}"}}, {"index": 0, "custom": {"name": "sh", "input": ";"}}],
+        [{"type": "custom", "custom": {"name": "sh", "input": "{ls};"}}],
+    ),
+    "no index, a new id in every piece": (
+        [tool(None, "f", id="call_a", type="function"), tool(None, None, '{"a":', id="x"), tool(None, None, "1}")],
+        [F],
+    ),
+    "an index, then none": (
+        [tool(0, "f", '{"a":', id="call_a"), tool(1, "g"), tool(None, None, "1}", id="call_a")],
+        [F, {"type": "function", "function": {"name": "g", "arguments": ""}}],
+    ),
+    "a blank amid the name": (
+        [tool(0, "get_", " "), tool(0, "time", "{}")],
+        [nameless({**F, "function": {"name": "get_time", "arguments": " {}"}})],
     ),
     "a custom tool that is not called so": (
         [{"index": 0, "custom": {"name": "sh", "input": "ls"}}],
@@ -151,6 +187,14 @@ def test_each_call_counts(piece: dict[str, Any]) -> None:
     calls = Calls(Budget(3000))
     with pytest.raises(UpstreamFailed):
         calls.add([piece] * 30)
+
+
+def test_ids_that_are_not_kept_cost_nothing() -> None:
+    calls = Calls(Budget(3000))
+    calls.add([tool(None, "f", id="call_a")])
+    for number in range(1000):
+        calls.add([tool(None, None, "x", id=f"call_{number}")])
+    assert len(calls._at) == 1
 
 
 def test_a_function_call() -> None:

@@ -30,9 +30,11 @@ def test_no_end(items: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("items", [[DONE], [told(), DONE], [{"choices": "x"}, DONE], [{"choices": [5]}, DONE]])
-def test_no_choice(items: list[Any]) -> None:
-    with pytest.raises(UpstreamFailed, match="without a choice"):
-        gather(CHAT, sse(*items))
+def test_no_choice_is_an_empty_one(items: list[Any]) -> None:
+    """As in a stream that is passed on: [DONE] alone is a regular end."""
+    message = {"role": "assistant", "content": ""}
+    assert gather(CHAT, sse(*items))["choices"] == [{"index": 0, "finish_reason": "stop", "message": message}]
+    assert gather(COMPLETIONS, sse(*items))["choices"] == [{"index": 0, "finish_reason": "stop", "text": ""}]
 
 
 def test_every_choice_must_have_ended() -> None:

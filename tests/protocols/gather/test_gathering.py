@@ -2,6 +2,7 @@
 
 import json
 import tracemalloc
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from llmgate.protocols.gather.chat import ChatGathering
 from llmgate.protocols.gather.completions import CompletionsGathering
 from llmgate.protocols.gather.gathering import LIMIT, StreamGathering, token_count
 from llmgate.protocols.gather.ollama import OllamaGenerateGathering
+from llmgate.protocols.upstream_error import UpstreamTold
 from tests.protocols.gather.gathered import CHAT, MESSAGES, OLLAMA_CHAT, events, gather, gathering, lines, start
 from tests.protocols.translate.openai_streams import DONE, chunk, say, sse
 
@@ -22,6 +24,7 @@ from tests.protocols.translate.openai_streams import DONE, chunk, say, sse
         (CHAT, sse(say("a", "stop"), {"error": "gone"}), "gone"),
         (CHAT, b"event: error\ndata: it broke\n\n", "it broke"),
         (CHAT, b"event: error\ndata: 5\n\n", "gave no reason"),
+        (CHAT, b"event: error\n\n", "gave no reason"),
         (CHAT, sse({"object": "error", "message": "vLLM"}), "vLLM"),
         (MESSAGES, events(start(), {"type": "error", "error": {"type": "x", "message": "Overloaded"}}), "Overloaded"),
         (MESSAGES, b'data: {"error":{"message":"nameless"}}\n\n', "nameless"),
@@ -34,6 +37,20 @@ def test_an_error_that_the_upstream_told(path: str, stream: bytes, message: str)
     assert found.failed
     with pytest.raises(UpstreamFailed, match=message):
         found.end()
+
+
+@pytest.mark.parametrize(
+    ("told", "status"),
+    [
+        ({"error": {"message": "m", "code": 503}}, 503),
+        ({"error": {"message": "m", "type": "rate_limit_error"}}, 429),
+        ({"error": "m"}, 500),
+    ],
+)
+def test_an_error_keeps_its_status_and_its_bytes(told: dict[str, Any], status: int) -> None:
+    with pytest.raises(UpstreamTold) as caught:
+        gather(CHAT, sse(say("a"), told))
+    assert (caught.value.status, json.loads(caught.value.body)) == (status, told)
 
 
 def test_no_error() -> None:

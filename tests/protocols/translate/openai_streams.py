@@ -351,6 +351,36 @@ CASES: dict[str, Case] = {
         [F],
         "tool_use",
     ),
+    "a new id in every piece, the name alone first, vLLM": Case(
+        [
+            call(tool(0, "f", id="call_1")),
+            call(tool(0, None, '{"a":', id="call_2")),
+            call(tool(0, None, "1}", id="call_3")),
+            chunk({}, "tool_calls"),
+            DONE,
+        ],
+        [use("call_1", "f", a=1)],
+        "tool_use",
+        None,
+    ),
+    "a blank amid the name": Case(
+        [call(tool(0, "get_", " ")), call(tool(0, "it", "{}")), *end("tool_calls")],
+        [use("toolu_1_1", "get_it")],
+        "tool_use",
+    ),
+    "no ids, one index, one name": Case(
+        [call(tool(0, "f", '{"a":1}')), call(tool(0, "f", '{"a":2}')), *end("tool_calls")],
+        [use("toolu_1_1", "f", a=1), use("toolu_1_2", "f", a=2)],
+        "tool_use",
+    ),
+    "[DONE] alone": Case([DONE], [], usage={"input_tokens": 11, "output_tokens": 0}),
+    "[DONE] behind the usage": Case([told(), DONE], []),
+    "the context is too small, without numbers": broken(
+        [{"error": {"message": "no room", "type": "invalid_request_error", "code": "context_length_exceeded"}}],
+        [],
+        "invalid_request_error",
+        "prompt is too long: no room",
+    ),
     "id and name in every piece": Case(
         [
             call(tool(0, "f", "", id="call_a")),

@@ -6,8 +6,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llmgate.protocols.call_piece import CallPiece
 from llmgate.protocols.translate.blocks import Blocks
-from llmgate.protocols.translate.piece import CallPiece, Spoken
+from llmgate.protocols.translate.piece import Spoken
 
 
 def events(frames: list[bytes]) -> list[dict[str, Any]]:

@@ -3,8 +3,8 @@
 import pytest
 
 from llmgate.errors import UpstreamFailed
+from llmgate.protocols.call_piece import CallPiece
 from llmgate.protocols.translate.call import Call
-from llmgate.protocols.translate.piece import CallPiece
 
 
 def piece(name: str = "", arguments: str = "", id: str = "", index: int | None = 0) -> CallPiece:  # noqa: A002
@@ -26,6 +26,9 @@ def call(*pieces: CallPiece) -> Call:
         (piece("f", "{}", id="x"), piece("f", "{}", id="x"), True),
         (piece("f", id="x"), piece("g", id="y"), False),
         (piece("f", id="x"), piece("", id="y"), False),
+        (piece("f", id="x"), piece("", "{", id="y"), True),
+        (piece("", id="x"), piece("", "{", id="y"), False),
+        (piece("f", id="x"), piece("g", "{", id="y"), False),
         (piece("f", "{}", id="x"), piece("", "{}", id="y"), False),
         (piece("f", "{", id="x"), piece("", "}", id="y"), True),
         (piece("f", "{", id="x"), piece("g", "}", id="y"), False),

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from llmgate.protocols.translate.piece import CallPiece, Spoken, called, first_choice, spoken
+from llmgate.protocols.call_piece import CallPiece
+from llmgate.protocols.translate.piece import Spoken, called, first_choice, spoken
 
 
 @pytest.mark.parametrize(

@@ -323,3 +323,9 @@ def test_the_work_is_linear(frame: bytes) -> None:
 
     frames = 60_000 // len(frame)
     assert cost(4 * frames) < 9 * min(cost(frames), cost(frames)) + 0.05
+
+
+def test_an_event_called_error_keeps_its_status() -> None:
+    stream = b'event: error\ndata: {"code":503,"message":"the model is busy"}\n\n'
+    seen = seen_in(run(MessageStream(Asked(), "req_1"), [stream]))
+    assert seen.error == {"type": "overloaded_error", "message": "the model is busy"}

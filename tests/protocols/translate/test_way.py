@@ -9,10 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmgate.errors import BadRequest, UpstreamFailed
+from llmgate.protocols.anthropic import MessagesSurface
 from llmgate.protocols.budget import LIMIT
+from llmgate.protocols.gather.gatherings import gathering_of
 from llmgate.protocols.surface import StreamWatch
 from llmgate.protocols.translate.request import Options
 from llmgate.protocols.translate.way import Translated
+from llmgate.protocols.upstream_error import UpstreamTold
 from tests.protocols.streams import cut, recorded
 from tests.protocols.translate.openai_streams import CASES, USAGE, Case, say, sse, tool
 
@@ -121,6 +124,55 @@ def test_two_requests_are_two_messages() -> None:
     assert shown("req_1").replace(b"msg_1", b"msg_2") == shown("req_2")
 
 
+# ---- the same stream for a client that asked for none
+
+
+def in_order(content: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """As a whole message of OpenAI's can tell it: thinking, text, then the calls; half a call is left out."""
+    said = [
+        {"type": kind, kind: "".join(block[kind] for block in content if block["type"] == kind)}
+        for kind in ("thinking", "text")
+    ]
+    calls = [block for block in content if block["type"] == "tool_use" and isinstance(block["input"], dict)]
+    return [block for block in said if block[block["type"]]] + calls
+
+
+def gathered(way: Translated, stream: bytes) -> dict[str, Any]:
+    """The message, or the error that is told in its place."""
+    gathering = gathering_of(way.path)
+    assert gathering is not None
+    gathering.feed(stream)
+    try:
+        body = way.whole(gathering.end())
+    except UpstreamTold as error:
+        _, body = MessagesSurface().upstream_error_body(error.status, error.body, "req_1")
+    except UpstreamFailed as error:
+        body = MessagesSurface().error_body(error, "req_1")
+    message = json.loads(body)
+    assert isinstance(message, dict)
+    return message
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_stream_is_the_same_message_when_it_is_gathered(name: str) -> None:
+    case = CASES[name]
+    watch = for_case(case).watch()
+    seen = seen_in(followed(watch, [case.stream]))
+    whole = gathered(for_case(case), case.stream)
+    if seen.error is not None:
+        message = seen.error["message"].replace(
+            "a chunk that is no JSON object", "a part of its answer that cannot be read"
+        )
+        assert whole["error"] in (seen.error, {**seen.error, "message": message})
+    else:
+        for block in whole["content"]:
+            block.pop("signature", None)
+        assert whole["content"] == in_order(seen.content)
+        assert (whole["stop_reason"], whole["stop_sequence"]) == (seen.stop_reason, seen.stop_sequence)
+        if watch.input_tokens is not None:  # else both are estimates, of what there is to count
+            assert whole["usage"] == seen.usage
+
+
 # ---- the whole answer, and a stream made of it
 
 
@@ -150,11 +202,8 @@ def without_signature(block: dict[str, Any]) -> dict[str, Any]:
 _texts = st.text(max_size=20) | st.sampled_from(
     ["", "a\r\n\r\nb", "\u2028\x85\x0b", "data: [DONE]\n\n", "\ud83d\ude00"]
 )
-_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-9, 9) | _texts,
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(_texts, inner, max_size=2),
-    max_leaves=4,
-)
+_leaves = st.none() | st.booleans() | st.integers(-9, 9) | _texts
+_values = _leaves | st.lists(_leaves, max_size=2) | st.dictionaries(_texts, st.lists(_leaves, max_size=2), max_size=2)
 _arguments = st.dictionaries(_texts, _values, max_size=3)
 
 

@@ -6,6 +6,7 @@ import pytest
 from hands import ANSWER, CHAT_ANSWER, START, STOP, WHOLE
 
 from llmgate.core.events import Admitted, EndpointChanged
+from llmgate.server.exchange import MOST_LOADINGS
 from tests.server.holding import AWAYS, LOADING, SECOND, STREAMS, TWO, Away, HoldStage, frames, load, model_of, refuse
 from tests.server.house import UPSTREAM, logged
 from tests.server.stage import PLAIN, pass_time, play, settle
@@ -33,7 +34,7 @@ class TestOneRequest:
 
         play(main())
 
-    @pytest.mark.parametrize("times", [2, 5])
+    @pytest.mark.parametrize("times", [2, 3])
     @AWAYS
     def test_as_often_as_it_takes(self, away: Away, times: int) -> None:
         async def main() -> None:
@@ -46,6 +47,22 @@ class TestOneRequest:
             await stage.serve(stage.calls[times])
             assert wire.answer.body == ANSWER
             assert stage.requeued == times
+            stage.check_over()
+
+        play(main())
+
+    def test_a_server_that_will_not_load_has_its_answer_passed_on(self) -> None:
+        """It says that it is well in between, and again that it is loading: the others must not wait for that."""
+
+        async def main() -> None:
+            stage = HoldStage()
+            wire = stage.ask(stream=False)
+            await settle()
+            for number in range(MOST_LOADINGS + 1):
+                await load(stage.calls[number])
+                await stage.come_back()
+            assert (wire.answer.status, wire.answer.ended, stage.outcomes) == (503, True, ["upstream_error"])
+            assert stage.requeued == MOST_LOADINGS
             stage.check_over()
 
         play(main())

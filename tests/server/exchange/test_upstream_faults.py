@@ -53,7 +53,7 @@ class TestUpstreamFails:
     @pytest.mark.parametrize("waits", [False, True], ids=["at-once", "waited"])
     @PATHS
     @pytest.mark.parametrize(
-        ("status", "outcome"), [(400, None), (429, "upstream_error"), (500, "upstream_error"), (529, "upstream_error")]
+        ("status", "outcome"), [(400, None), (429, "upstream_error"), (500, "upstream_error"), (599, "upstream_error")]
     )
     async def test_with_a_status(
         self, house: House, hands: Hands, path: str, waits: bool, status: int, outcome: str | None
@@ -68,6 +68,17 @@ class TestUpstreamFails:
             assert head["llmgate-upstream"] == UPSTREAM
         if outcome is not None:
             assert house.outcomes[-1] == outcome
+
+    @pytest.mark.parametrize("waits", [False, True], ids=["at-once", "waited"])
+    @PATHS
+    @pytest.mark.parametrize("status", [600, 999])
+    async def test_with_a_status_that_http_does_not_have(
+        self, house: House, hands: Hands, path: str, waits: bool, status: int
+    ) -> None:
+        client, turn = await self.ask(house, hands, path, waits=waits)
+        await turn.answer(status, OVERLOADED)
+        await self.check_error(client, path, waits=waits, status=502, text="none of HTTP's (UPSTREAM_ERROR)")
+        assert house.outcomes[-1] == "upstream_error"
 
     @pytest.mark.parametrize("waits", [False, True], ids=["at-once", "waited"])
     @PATHS
@@ -190,6 +201,35 @@ class TestUpstreamFails:
         assert "too long" in (await client.json())["error"]["message"]
 
 
+TOLD = [
+    (400, "n_prompt_tokens", "invalid_request_error", "prompt is too long: 9 tokens > 5 maximum", "completed"),
+    (429, "n", "rate_limit_error", "slowly", "upstream_error"),
+    (503, "n", "overloaded_error", "slowly", "upstream_error"),
+    (500, "n", "api_error", "slowly", "upstream_error"),
+]
+
+
+@pytest.mark.parametrize(("status", "count", "kind", "message", "outcome"), TOLD)
+@pytest.mark.parametrize("how", ["at-once", "in-the-middle", "whole"])
+async def test_an_error_told_within_an_answer_is_an_answer_of_its_own(
+    open_house: OpenHouse, hands: Hands, how: str, status: int, count: str, kind: str, message: str, outcome: str
+) -> None:
+    """To a client that asked for no stream, from a server that speaks chat completions."""
+    house = await open_house(upstream={"kind": "openai", "force_stream": True})
+    client = await house.ask(path=MESSAGES, stream=False)
+    turn = await hands.turn()
+    error = json.dumps({"error": {"message": "slowly", "code": status, count: 9, "n_ctx": 5}}).encode()
+    if how == "whole":
+        await turn.answer(200, error)
+    else:
+        await turn.begin(b"" if how == "at-once" else b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n')
+        await turn.say(b"data: " + error + b"\n\n")
+    told = (await client.json())["error"]
+    assert ((await client.head()).status, told["type"], told["message"]) == (status, kind, message)
+    await house.wait(lambda: house.taken == (0, 0, 0))
+    assert house.outcomes == [outcome]
+
+
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/chat/completions"])
 def test_a_stream_that_is_cut_at_any_byte(path: str) -> None:
     """F40: whole events and one error event, or the whole stream."""
@@ -224,7 +264,7 @@ def test_a_stream_that_is_cut_at_any_byte(path: str) -> None:
 
 
 def test_a_fault_of_ours_is_no_timeout_of_the_upstream(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: object) -> bytes:
+    def fail(*_: object) -> bytes:
         raise ZeroDivisionError
 
     async def main() -> None:

@@ -16,6 +16,7 @@ from llmgate.errors import (
     UnknownModel,
     UpstreamFailed,
 )
+from llmgate.protocols.upstream_error import UpstreamTold
 from tests.server.booth import Booth, on_stage
 from tests.server.house import UPSTREAM
 from tests.server.stage import play
@@ -157,6 +158,24 @@ def test_an_upstreams_error(status: int, body: bytes, shown: int, kind: str, mes
         else:
             assert (booth.status, booth.headers["content-type"]) == (shown, "application/json")
             assert (booth.headers["retry-after"], booth.headers["llmgate-upstream"]) == ("7", UPSTREAM)
+        booth.close()
+
+    play(main())
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_an_error_that_was_told_within_an_answer_is_an_upstreams(opened: bool) -> None:
+    """With the status that it would have had, while a status can be told."""
+
+    async def main() -> None:
+        booth = Booth()
+        await booth.come()
+        if opened:
+            booth.voice.open_stream([])
+        booth.voice.tell_error(UpstreamTold(429, b'{"error":{"message":"slowly"}}'))
+        told = read_events(booth.body)[-1][1] if opened else json.loads(booth.body)
+        assert (told["error"]["type"], told["error"]["message"]) == ("rate_limit_error", "slowly")
+        assert (booth.status, booth.ended) == (200 if opened else 429, True)
         booth.close()
 
     play(main())
