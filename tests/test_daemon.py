@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import pytest
 from gateprocess import CHAT, MESSAGES, request_body
-from hands import ANSWER, START, STOP, Hands, Turn
+from hands import ANSWER, START, STOP, Hands, Turn, delta
 from puppet import LIVENESS_SECONDS, Connection, Puppet
 from pydantic import SecretStr
 from rawclient import Client, data_of, name_of
@@ -195,7 +195,7 @@ async def test_a_client_that_does_not_take_its_error_is_not_waited_for(
         client.post(MESSAGES, request_body("m"))
         turn = await hands.turn()
         await turn.begin()
-        sending = asyncio.ensure_future(turn.say(*[ANSWER * 100] * 2000))
+        sending = asyncio.ensure_future(turn.say(*[delta("x" * 100) * 300] * 2000))
         (exchange,) = list(running.daemon._services.running)
         async with asyncio.timeout(LIVENESS_SECONDS):
             while not exchange._reply.blocked:  # type: ignore[attr-defined]  # noqa: ASYNC110

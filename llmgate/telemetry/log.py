@@ -32,6 +32,24 @@ class JsonLine(logging.Formatter):
         return json.dumps({**line, "message": _message(self, record)}, ensure_ascii=False)
 
 
+class LineHandler(logging.StreamHandler[TextIO]):
+    """Writes each line straight to the file. What a text stream could not write it keeps, and fails on it once more when
+    the process ends: that would change its exit status."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            file = self.stream.fileno()
+        except (OSError, ValueError):
+            super().emit(record)  # no file, as in a test
+            return
+        try:
+            line = memoryview((self.format(record) + self.terminator).encode("utf-8", "backslashreplace"))
+            while line:
+                line = line[os.write(file, line) :]
+        except Exception:
+            self.handleError(record)
+
+
 def configure(level: str, form: str, *, stream: TextIO | None = None, environ: Mapping[str, str] | None = None) -> None:
     """Sends llmgate's lines from `level` up, and warnings of the libraries, to `stream` (standard error).
 
@@ -40,7 +58,7 @@ def configure(level: str, form: str, *, stream: TextIO | None = None, environ: M
     environ = os.environ if environ is None else environ
     logging.raiseExceptions = False
     stream = sys.stderr if stream is None else stream
-    handler = logging.StreamHandler(stream)
+    handler = LineHandler(stream)
     handler.setFormatter(_formatter(form, stream, environ))
     root = logging.getLogger()
     root.handlers = [handler]

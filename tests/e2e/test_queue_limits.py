@@ -57,7 +57,8 @@ async def test_beyond_max_queued_it_is_refused_at_once(
     await (await hands.turn()).complete()
     assert b"".join(await waiting.frames()) == ANSWER
     assert hands.untaken == 0
-    assert gate.new_log[1] == "llmgate: small queue_full (depth 1)"
+    told = [line for line in gate.new_log if line.startswith("llmgate: small ")]
+    assert told[1] == "llmgate: small queue_full (depth 1)"
 
 
 async def test_with_max_queued_0_nobody_waits(gate: GateProcess, hands: Hands) -> None:
