@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import pytest
 from gateprocess import CHAT, MESSAGES, request_body
-from hands import ANSWER, START, STOP, Hands, Turn, delta
+from hands import START, STOP, Hands, Turn, delta
 from puppet import LIVENESS_SECONDS, Connection, Puppet
 from pydantic import SecretStr
 from rawclient import Client, data_of, name_of

@@ -33,8 +33,8 @@ class JsonLine(logging.Formatter):
 
 
 class LineHandler(logging.StreamHandler[TextIO]):
-    """Writes each line straight to the file. What a text stream could not write it keeps, and fails on it once more when
-    the process ends: that would change its exit status."""
+    """Writes each line straight to the file. What a text stream could not write it keeps, and fails on it once more
+    when the process ends: that would change its exit status."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

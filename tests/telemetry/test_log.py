@@ -196,8 +196,7 @@ def test_a_reader_that_died_stops_nobody(form: str, capsys: pytest.CaptureFixtur
     configure("info", form, stream=stream, environ={})
     for _ in range(100):
         logging.getLogger("llmgate").info("nobody reads this")
-    with pytest.raises(BrokenPipeError):
-        stream.close()
+    stream.close()  # nothing is left in it that would fail once more
     assert capsys.readouterr() == ("", "")
 
 
@@ -208,6 +207,8 @@ def test_a_process_whose_log_is_full_goes_on_and_ends_well() -> None:
         "for number in range(1000): logging.getLogger('llmgate').info('lost %d', number)\n"
         "print('went on')"
     )
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with Path("/dev/full").open("w") as full:
-        ran = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=full, check=False)
+        command = [sys.executable, "-c", script]
+        ran = subprocess.run(command, stdout=subprocess.PIPE, stderr=full, env=environ, check=False)
     assert (ran.returncode, ran.stdout) == (0, b"went on\n")
