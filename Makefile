@@ -31,7 +31,7 @@ test: $(VENV)/.dev $(VENV)/clients/anthropic-0.76/.done
 	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 slow: $(VENV)/.dev clients
-	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m slow -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 # mandoc is used where it is there; in CI it must be.
 check: $(VENV)/.dev
