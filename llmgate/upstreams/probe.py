@@ -8,13 +8,12 @@ from collections.abc import Mapping
 
 import msgspec
 
-from llmgate import __version__
-from llmgate.errors import GateError, UpstreamFailed
+from llmgate.errors import UpstreamFailed
 from llmgate.protocols.model_card import ModelCard, read_models, read_slot_context
 from llmgate.protocols.ollama_card import read_tags, with_ps, with_show
 from llmgate.protocols.recognition import is_llama_server, is_ollama, is_vllm, speaks_messages, tells_version
 from llmgate.protocols.speech import MESSAGES_PATH, Kind
-from llmgate.upstreams.answer import Done, Timeouts
+from llmgate.upstreams.answer import Timeouts
 from llmgate.upstreams.upstream import Upstream
 
 SHOWN_MOST = 100
@@ -25,9 +24,6 @@ _LATER = (429, 502, 503, 504)
 """Loading, busy, or a proxy whose server is away."""
 _LIMIT = 4 * 1024 * 1024
 _TIMEOUTS = Timeouts(connect=5.0, first_byte=10.0, idle=10.0, total=20.0)
-_HEADERS = {b"user-agent": f"llmgate/{__version__}".encode()}
-_ANTHROPIC_HEADERS = {**_HEADERS, b"anthropic-version": b"2023-06-01"}
-"""Anthropic answers nothing without it; other servers may answer in its shape with it."""
 
 
 class _Props(msgspec.Struct):
@@ -107,9 +103,7 @@ class Probe:
         raise UpstreamFailed("llmgate: the upstream does not tell what it serves (UPSTREAM_ERROR)")
 
     async def _ask(self, method: bytes, path: bytes, body: bytes = b"") -> tuple[int, bytes]:
-        headers = _ANTHROPIC_HEADERS if self._upstream.speech.kind == "anthropic" else _HEADERS
-        async with self._upstream.call(method, path, headers, body, _ignore, timeouts=_TIMEOUTS) as answer:
-            return answer.status, await answer.read(_LIMIT)
+        return await self._upstream.ask(path, method=method, body=body, timeouts=_TIMEOUTS, limit=_LIMIT)
 
 
 def _with_slot_context(cards: Mapping[str, ModelCard], props: bytes) -> dict[str, ModelCard]:
@@ -118,7 +112,3 @@ def _with_slot_context(cards: Mapping[str, ModelCard], props: bytes) -> dict[str
     if context is None or len(cards) != 1:
         return dict(cards)
     return {name: msgspec.structs.replace(card, context_window=context, loaded=True) for name, card in cards.items()}
-
-
-def _ignore(_: Done, __: GateError | None) -> None:
-    """A probe has no slot."""

@@ -36,6 +36,8 @@ FORWARDED = frozenset(
 
 AUTHORIZATION = frozenset({b"authorization", b"x-api-key"})
 _OWN_HEADERS = {b"user-agent": f"llmgate/{__version__}".encode()}
+_OWN_ANTHROPIC_HEADERS = {**_OWN_HEADERS, b"anthropic-version": b"2023-06-01"}
+"""Anthropic answers nothing without it; other servers may answer in its shape with it."""
 
 RETURNED = frozenset(
     {
@@ -108,7 +110,8 @@ class Upstream:
 
         Raises GateError where there is no answer.
         """
-        async with self.call(method, path, _OWN_HEADERS, body, _ignore, timeouts=timeouts) as answer:
+        headers = _OWN_ANTHROPIC_HEADERS if self.speech.kind == "anthropic" else _OWN_HEADERS
+        async with self.call(method, path, headers, body, _ignore, timeouts=timeouts) as answer:
             return answer.status, await answer.read(limit)
 
     def _headers_for(self, path: bytes, headers: Mapping[bytes, bytes], request_id: str) -> list[Header]:
