@@ -68,15 +68,11 @@ async def gate(daemon: GateProcess, hands: Hands) -> AsyncIterator[GateProcess]:
 
     While the tests of other files ran its servers answered nothing, so that it may have to find them again first.
     """
-    await daemon.wait(lambda: daemon.is_idle() and has_found_its_servers(daemon))
+    await daemon.wait(lambda: daemon.is_idle() and daemon.has_found_its_servers())
     daemon.mark_log()
     yield daemon
     await daemon.wait(daemon.is_idle)
     daemon.assert_no_traceback()
-
-
-def has_found_its_servers(daemon: GateProcess) -> bool:
-    return all(view["state"] != "down" for view in daemon.status()["upstreams"])
 
 
 @pytest.fixture

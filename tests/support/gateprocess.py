@@ -195,6 +195,10 @@ class GateProcess:
     async def wait_waiting(self, upstream: str, count: int) -> None:
         await self.wait(lambda: self.upstream(upstream)["waiting"] == count)
 
+    def has_found_its_servers(self) -> bool:
+        """No upstream is down; one whose server answered nothing for a while has to be found again."""
+        return all(view["state"] != "down" for view in self.status()["upstreams"])
+
     def is_idle(self) -> bool:
         return not any(view[key] for view in self.status()["upstreams"] for key in ("waiting", "running", "draining"))
 

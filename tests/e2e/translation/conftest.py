@@ -65,12 +65,17 @@ async def gate(daemon: GateProcess) -> AsyncIterator[GateProcess]:
 
 
 @pytest.fixture
-async def open_server(listening: socket.socket) -> AsyncIterator[OpenServer]:
-    """`await open_server(knows=(...), refusal=(...))`: the one server behind all upstreams."""
+async def open_server(listening: socket.socket, daemon: GateProcess) -> AsyncIterator[OpenServer]:
+    """`await open_server(knows=(...), refusal=(...))`: the one server behind all upstreams.
+
+    Between two tests none answers, so that the daemon may have to find it again first.
+    """
     async with contextlib.AsyncExitStack() as stack:
 
         async def open_one(**options: Any) -> ChatServer:
-            return await stack.enter_async_context(ChatServer(listening, **options))
+            server = await stack.enter_async_context(ChatServer(listening, **options))
+            await daemon.wait(daemon.has_found_its_servers)
+            return server
 
         yield open_one
 
