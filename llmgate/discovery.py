@@ -10,11 +10,13 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping
 
+import msgspec
+
 from llmgate.admission.local import LocalAdmission
 from llmgate.config.settings import Settings, UpstreamSettings
 from llmgate.core.routing import Routes, Serves, is_glob
 from llmgate.errors import GateError, UpstreamDown
-from llmgate.fleet import UNKNOWN_SLOTS, endpoint_names, limits_of
+from llmgate.fleet import UNKNOWN_SLOTS, endpoint_names
 from llmgate.protocols.speech import MESSAGES_PATH, Kind, Speech
 from llmgate.upstreams.probe import Probe
 from llmgate.upstreams.upstream import Upstream
@@ -33,6 +35,8 @@ _WHAT: Mapping[Kind, str] = {
     "openai": "a server of OpenAI's protocols",
     "anthropic": "a server of Anthropic's protocol",
 }
+_SGLANG = "an SGLang"
+"""Of the kind "openai", but newer versions speak Messages too."""
 
 
 class _Server:
@@ -56,9 +60,19 @@ class _Server:
         self.models: tuple[str, ...] | None = None
         self.asked = False
         """What it is, since it was down."""
+        self.is_sglang = False
         self.said = ""
         """What the log says that it is."""
         self.wake = asyncio.Event()
+
+    def take_over(self, old: "_Server") -> None:
+        """What the same server told before a reload."""
+        self.models, self.said = old.models, old.said
+        self.too_few = old.too_few and not self.tells_slots
+        self.is_sglang = old.is_sglang
+        self.asked = old.asked and self.upstream.speech is old.upstream.speech
+        if self.tells_slots and old.tells_slots:
+            self.slots, self.slots_noted = old.slots, old.slots_noted
 
     @property
     def tells_models(self) -> bool:
@@ -81,11 +95,10 @@ class Discovery:
         self._settings = settings
         self._admission = admission
         self._on_routes = on_routes
-        self._servers = {
-            name: _Server(name, owner, upstream, upstreams[name], tells_slots=endpoint.max_concurrent == "auto")
-            for owner, upstream in settings.upstreams.items()
-            for name, endpoint in zip(endpoint_names(owner, upstream), upstream.all_endpoints, strict=True)
-        }
+        self._servers = _servers_of(settings, upstreams)
+        self._group: asyncio.TaskGroup | None = None
+        """That of `run`."""
+        self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def routes(self) -> Routes:
         """The table of what is known now.
@@ -107,18 +120,44 @@ class Discovery:
         told = [server.models for server in self._servers.values() if server.owner == owner and server.models]
         return tuple(dict.fromkeys(model for models in told for model in models))
 
+    def replace(self, settings: Settings, upstreams: Mapping[str, Upstream], kept: Mapping[str, str]) -> None:
+        """Other settings and servers; `kept` is the old name of each that was one before, of which all stays known."""
+        old, self._settings = self._servers, settings
+        self._servers = _servers_of(settings, upstreams)
+        for name, server in self._servers.items():
+            if (there := old.get(kept.get(name, ""))) is not None:
+                server.take_over(there)
+        for owner in settings.upstreams:
+            if not any(server.too_few for server in self._servers.values() if server.owner == owner):
+                self._admission.set_alarm(owner, "mismatch", None)
+        for task in self._tasks.values():
+            task.cancel()
+        self._tasks.clear()
+        self._follow_all()
+
+    def slots(self, endpoint: str) -> int | None:
+        """How many it told that it has; None: it told none."""
+        return self._servers[endpoint].slots
+
     def ask_again(self, endpoint: str) -> None:
         """It was down and is back: whatever it told of itself is asked again, now."""
-        server = self._servers[endpoint]
-        server.asked = False
-        server.upstream.speech.forget()
+        server = self._servers.get(endpoint)
+        if server is None:  # a reload took it away
+            return
+        _forget(server)
         server.wake.set()
 
     async def run(self) -> None:
         """Asks for ever: soon again while a server does not answer, now and then once it has."""
-        async with asyncio.TaskGroup() as tasks:
-            for server in self._servers.values():
-                tasks.create_task(self._follow(server))
+        async with asyncio.TaskGroup() as self._group:
+            self._follow_all()
+            await asyncio.Event().wait()
+
+    def _follow_all(self) -> None:
+        if self._group is not None:
+            self._tasks = {
+                name: self._group.create_task(self._follow(server)) for name, server in self._servers.items()
+            }
 
     async def _follow(self, server: _Server) -> None:
         retry = FIRST_RETRY_SECONDS
@@ -142,7 +181,7 @@ class Discovery:
         if server.tells_models:
             cards = await probe.models(needed=not server.settings.models)
             self._note_models(server, tuple(card.name for card in cards))
-        if not server.tells_slots and server.upstream.speech.kind == "llama-server":
+        if not server.tells_slots and (server.upstream.speech.kind == "llama-server" or server.is_sglang):
             self._note_mismatch(server, await probe.slots())
         server.upstream.cards = await probe.cards(server.upstream.speech.kind, server.upstream.cards)
 
@@ -151,11 +190,12 @@ class Discovery:
         speech, is_auto = server.upstream.speech, server.settings.kind == "auto"
         if is_auto:
             speech.kind = await probe.kind()
-        speech.forget()
-        if speech.speaks(MESSAGES_PATH) is None and (told := await probe.messages()) is not None:
+            server.is_sglang = speech.kind == "openai"  # nothing else is concluded to be of that kind
+        unsure = server.is_sglang or speech.speaks(MESSAGES_PATH) is None
+        if unsure and (told := await probe.messages()) is not None:
             speech.messages = told
         server.asked = True
-        said = _describe(speech)
+        said = _describe(speech, _SGLANG if server.is_sglang else _WHAT[speech.kind])
         if server.said != said and (is_auto or speech.messages is not None):
             server.said = said
             logger.info("%s is %s", server.name, said)
@@ -165,14 +205,16 @@ class Discovery:
     def _note_slots(self, server: _Server, slots: int | None) -> None:
         if server.slots_noted and server.slots == slots:
             return
+        before, cap = server.slots or UNKNOWN_SLOTS, slots or UNKNOWN_SLOTS
         server.slots, server.slots_noted = slots, True
-        cap = slots or UNKNOWN_SLOTS
         if slots is None:
             logger.info("%s max_concurrent is %d: the server does not tell how many slots it has", server.name, cap)
         else:
             logger.info("%s max_concurrent is %d: the server's own slots", server.name, cap)
         if server.settings.endpoints is None:
-            self._admission.set_limits(server.owner, limits_of(server.settings, cap))
+            limits = self._admission.gate(server.owner).limits
+            if limits.max_concurrent == before:  # else an operator has set another one
+                self._admission.set_limits(server.owner, msgspec.structs.replace(limits, max_concurrent=cap))
         else:
             self._admission.set_endpoint(server.owner, server.name, max_concurrent=cap)
 
@@ -184,8 +226,8 @@ class Discovery:
             self._on_routes()
 
     def _note_failure(self, server: _Server, error: GateError) -> None:
-        if isinstance(error, UpstreamDown):
-            server.asked = False
+        if isinstance(error, UpstreamDown) and server.asked:
+            _forget(server)
         logger.debug("%s does not tell what it serves: %s", server.name, error)
 
     def _note_mismatch(self, server: _Server, slots: int | None) -> None:
@@ -198,6 +240,14 @@ class Discovery:
         self._admission.set_alarm(server.owner, "mismatch", text if any(one.too_few for one in those) else None)
 
 
+def _servers_of(settings: Settings, upstreams: Mapping[str, Upstream]) -> dict[str, _Server]:
+    return {
+        name: _Server(name, owner, upstream, upstreams[name], tells_slots=endpoint.max_concurrent == "auto")
+        for owner, upstream in settings.upstreams.items()
+        for name, endpoint in zip(endpoint_names(owner, upstream), upstream.all_endpoints, strict=True)
+    }
+
+
 async def _pause(server: _Server, seconds: float) -> None:
     """Until then, or until it is to be asked now."""
     with contextlib.suppress(TimeoutError):
@@ -206,10 +256,16 @@ async def _pause(server: _Server, seconds: float) -> None:
     server.wake.clear()
 
 
-def _describe(speech: Speech) -> str:
+def _forget(server: _Server) -> None:
+    """It was away. Here, and not when it is asked: a request may learn something of it before it answers us."""
+    server.asked = False
+    server.upstream.speech.forget()
+
+
+def _describe(speech: Speech, what: str) -> str:
     match speech.speaks(MESSAGES_PATH):
         case True:
-            return f"{_WHAT[speech.kind]} and speaks Messages"
+            return f"{what} and speaks Messages"
         case False:
-            return f"{_WHAT[speech.kind]} and does not speak Messages"
-    return _WHAT[speech.kind]
+            return f"{what} and does not speak Messages"
+    return what

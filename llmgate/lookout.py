@@ -1,8 +1,9 @@
 """Looks after the servers: asks those that are down whether they are back, and raises the alarms that they tell.
 
-A question is `GET /health`, which loads no model anywhere: llama-server, vLLM and SGLang answer it, and any other
-server's "no such path" is an answer as well. One that is down is asked again and again, with growing pauses; one that
-has nothing to do now and then. While requests are there, they tell more than a question would.
+A question is `GET /health`, or `/v1/models` of a server of kind openai, which load no model anywhere: llama-server and
+vLLM answer the one, and any other server's "no such path" is an answer as well. One that is down is asked again and
+again, with growing pauses; one that has nothing to do now and then. While requests are there, they tell more than a
+question would.
 """
 
 import asyncio
@@ -67,15 +68,22 @@ class Lookout:
         self._endpoints = endpoints
         self._admission = admission
         self._on_back = on_back
-        self._watched = {name: _Watched(owners[name]) for name in endpoints}
-        self.slot_watches = {name: self._slot_watch(name, endpoint) for name, endpoint in endpoints.items()}
-        self._overdue: set[str] = set()
-        self._hidden: set[str] = set()
+        self._watched: dict[str, _Watched] = {}
+        self.slot_watches: dict[str, SlotWatch] = {}
+        self._overdue: set[tuple[str, str]] = set()
+        self._hidden: set[tuple[str, str]] = set()
+        self._group: asyncio.TaskGroup | None = None
+        """That of `run`."""
+        self._tasks: dict[str, list[asyncio.Task[None]]] = {}
+        for name in endpoints:
+            self._add(name, owners[name])
 
     def apply(self, event: Event) -> None:
         """Takes in one event of a gate."""
         if isinstance(event, EndpointChanged):
-            watched = self._watched[event.endpoint]
+            watched = self._watched.get(event.endpoint)
+            if watched is None:  # a reload takes it away
+                return
             if event.up:
                 watched.down.clear()
             else:
@@ -94,13 +102,47 @@ class Lookout:
 
     async def run(self) -> None:
         """For ever."""
-        async with asyncio.TaskGroup() as tasks:
+        async with asyncio.TaskGroup() as self._group:
             for name in self._endpoints:
-                tasks.create_task(self.slot_watches[name].run())
-                tasks.create_task(self._follow(name))
+                self._begin(name)
+            await asyncio.Event().wait()
 
-    async def _follow(self, name: str) -> None:
-        watched = self._watched[name]
+    def replace(self, endpoints: Mapping[str, Upstream], owners: Mapping[str, str]) -> None:
+        """Other servers, after a reload. One that is the same object under the same name is looked after as before.
+
+        The slots that drain at one that is gone are watched until the last of them is free.
+        """
+        for name, endpoint in list(self._endpoints.items()):
+            if endpoints.get(name) is not endpoint:
+                self._drop(name)
+        self._endpoints = endpoints
+        for name in endpoints.keys() - self._watched.keys():
+            self._add(name, owners[name])
+            self._begin(name)
+
+    def _add(self, name: str, upstream: str) -> None:
+        watched = self._watched[name] = _Watched(upstream)
+        self.slot_watches[name] = self._slot_watch(name, self._endpoints[name])
+        state = self._admission.gate(upstream).endpoints().get(name)
+        if state is not None and not state.up:
+            watched.why = state.reason
+            watched.down.set()
+
+    def _begin(self, name: str) -> None:
+        if self._group is not None:
+            looking = self._group.create_task(self._follow(name, self._watched[name]))
+            self._tasks[name] = [looking, self._group.create_task(self.slot_watches[name].run())]
+
+    def _drop(self, name: str) -> None:
+        del self._watched[name]
+        watch = self.slot_watches.pop(name)
+        if not self._tasks:
+            return
+        looking, watching = self._tasks.pop(name)
+        looking.cancel()
+        watch.when_idle(watching.cancel)
+
+    async def _follow(self, name: str, watched: _Watched) -> None:
         while True:
             try:
                 if not watched.down.is_set():
@@ -150,7 +192,8 @@ class Lookout:
         """Why it cannot take a request, for a person; "" where it can."""
         watched = self._watched[name]
         try:
-            status, body = await self._endpoints[name].ask(b"/health", timeouts=_TIMEOUTS, limit=_LIMIT)
+            endpoint = self._endpoints[name]
+            status, body = await endpoint.ask(endpoint.health_path, timeouts=_TIMEOUTS, limit=_LIMIT)
         except UpstreamDown:
             return NO_CONNECTION
         except GateError:
@@ -165,16 +208,21 @@ class Lookout:
     # ---- alarms
 
     def _slot_watch(self, name: str, endpoint: Upstream) -> SlotWatch:
+        upstream = self._watched[name].upstream
         return SlotWatch(
             endpoint,
-            lambda: self._admission.set_endpoint(self._watched[name].upstream, name, up=False, reason=NO_CONNECTION),
-            lambda overdue: self._note(self._overdue, name, overdue, "draining"),
-            lambda waits: self._note(self._hidden, name, waits, "hidden_wait"),
+            lambda: self._note_down(upstream, name, endpoint),
+            lambda overdue: self._note(self._overdue, name, upstream, overdue, "draining"),
+            lambda waits: self._note(self._hidden, name, upstream, waits, "hidden_wait"),
         )
 
-    def _note(self, those: set[str], name: str, raised: bool, alarm: Alarm) -> None:
+    def _note_down(self, upstream: str, name: str, endpoint: Upstream) -> None:
+        if self._endpoints.get(name) is endpoint:  # not one that a reload took away
+            self._admission.set_endpoint(upstream, name, up=False, reason=NO_CONNECTION)
+
+    def _note(self, those: set[tuple[str, str]], name: str, upstream: str, raised: bool, alarm: Alarm) -> None:
         """An upstream has an alarm while one of its endpoints has it."""
-        (those.add if raised else those.discard)(name)
-        upstream = self._watched[name].upstream
-        still = any(self._watched[other].upstream == upstream for other in those)
-        self._admission.set_alarm(upstream, alarm, _TEXTS[alarm] if still else None)
+        (those.add if raised else those.discard)((upstream, name))
+        still = any(owner == upstream for owner, _ in those)
+        if upstream in self._admission.upstreams():
+            self._admission.set_alarm(upstream, alarm, _TEXTS[alarm] if still else None)

@@ -519,3 +519,77 @@ async def test_one_endpoint_with_too_few_slots_is_enough() -> None:
             await bench.until(lambda: "mismatch" in bench.alarms())
             await bench.until(lambda: enough.asked.count("/v1/models") > 2)
             assert "mismatch" in bench.alarms()
+
+
+SGLANG_MODELS = b'{"data":[{"id":"qwen","owned_by":"sglang","max_model_len":32768}]}'
+SGLANG_INFO = b'{"max_running_requests":null,"internal_states":[{"effective_max_running_requests_per_dp":7}]}'
+
+
+def sglang(**answers: bytes) -> Server:
+    server = Server(v1_models=ok(SGLANG_MODELS), **answers)
+    server.answers["/server_info"] = ok(SGLANG_INFO)
+    return server
+
+
+async def test_an_sglang_is_found_with_its_slots(caplog: pytest.LogCaptureFixture) -> None:
+    """It is of the kind "openai", and speaks Messages all the same where it says so."""
+    server = sglang(v1_messages=b"HTTP/1.1 400 Bad\r\ncontent-length: 2\r\n\r\n{}")
+    async with Puppet(server.script) as puppet:
+        bench = Bench({"u": {"url": puppet.url, "max_concurrent": "auto"}})
+        with caplog.at_level(logging.INFO, "llmgate"):
+            async with bench.running():
+                await bench.until(lambda: bench.upstreams["u"].cards != {})
+        speech = bench.upstreams["u"].speech
+        assert (speech.kind, speech.messages, bench.slots()) == ("openai", True, 7)
+    assert "u is an SGLang and speaks Messages" in caplog.messages
+
+
+async def test_a_limit_above_an_sglangs_slots_is_told() -> None:
+    server = sglang()
+    async with Puppet(server.script) as puppet:
+        bench = Bench({"u": {"url": puppet.url, "max_concurrent": 8}})
+        async with bench.running():
+            await bench.until(lambda: "mismatch" in bench.alarms())
+
+
+async def test_what_a_request_learnt_before_the_first_answer_is_kept() -> None:
+    """A request may find out that there is no such path while the first questions are still open."""
+    server = Server(v1_models=ok(MODELS), v1_messages=MISSING.replace(b"404", b"401"))
+    async with Puppet(server.script) as puppet:
+        bench = Bench({"u": {"url": puppet.url, **SET}})
+        async with bench.running():
+            speech = bench.upstreams["u"].speech
+            speech.messages, speech.tokenizes = False, False
+            await bench.until(lambda: server.asked.count("/v1/models") > 1)
+            assert (speech.messages, speech.tokenizes) == (False, False)
+
+
+async def test_one_that_was_gone_is_not_known_any_more() -> None:
+    with refusing_port() as port:
+        bench = Bench({"u": {"url": f"http://127.0.0.1:{port}", **SET}})
+        bench.discovery._servers["u"].asked = True
+        speech = bench.upstreams["u"].speech
+        speech.messages, speech.tokenizes = False, False
+        async with bench.running():
+            await bench.until(lambda: not bench.discovery._servers["u"].asked)
+            assert (speech.messages, speech.tokenizes) == (None, True)
+
+
+# ---- after a reload
+
+
+async def test_other_settings_are_asked_for_and_what_is_known_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discovery_module, "REFRESH_SECONDS", 60)
+    server = Server(props=ok(PROPS), v1_models=ok(MODELS))
+    async with Puppet(server.script) as puppet:
+        one = {"url": puppet.url, "max_concurrent": "auto"}
+        bench = Bench({"u": one, "gone": {"url": puppet.url, "max_concurrent": 1, "models": ["m"]}})
+        async with bench.running():
+            await bench.until(lambda: bench.slots() == 4 and "other" in bench.listed())
+            asked = len(server.asked)
+            new = load(None, environ={}, overrides={"upstreams": {"u": {**one, "aliases": {"fast": "other"}}}}).settings
+            bench.discovery.replace(new, {"u": bench.upstreams["u"]}, {"u": "u"})
+            assert bench.discovery.slots("u") == 4
+            assert bench.listed() == ["qwen2.5:3b-instruct", "other", "fast"]
+            await bench.until(lambda: len(server.asked) > asked)
+            bench.discovery.ask_again("gone")

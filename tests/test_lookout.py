@@ -10,7 +10,8 @@ import pytest
 from virtual_loop import this_loop, turns
 
 from llmgate.admission.base import LOADING_MODEL, NO_CONNECTION
-from llmgate.admission.local import LocalAdmission, LocalPlace
+from llmgate.admission.local import LocalAdmission
+from llmgate.admission.place import LocalPlace
 from llmgate.core.caller import Caller
 from llmgate.core.events import AlarmCleared, AlarmRaised, EndpointChanged, Event, Limits, Mode
 from llmgate.core.gate import Gate
@@ -53,6 +54,8 @@ class Server:
     def __init__(self) -> None:
         self.health: Reply = WELL
         self.busy = 0
+        self.page: tuple[int, bytes] | None = None
+        """What a proxy in front of it says in its place."""
         self.asked: list[float] = []
         """When, since the test began, its health was asked for."""
         self._begun = this_loop().time()
@@ -62,6 +65,8 @@ class Server:
     ) -> Told:
         assert method == b"GET"
         assert None not in (timeouts.connect, timeouts.first_byte, timeouts.total)
+        if self.page is not None:
+            return Told(*self.page)
         if target == b"/slots":
             return Told(200, json.dumps([{"is_processing": number < self.busy} for number in range(2)]).encode())
         assert target == b"/health"
@@ -91,7 +96,7 @@ class Tower:
         owners = {"u": "u", "u#2": "u", "v": "v"}
         self.lookout = Lookout(upstreams, owners, self.admission, self.on_back)
         for watch in self.lookout.slot_watches.values():
-            watch._clock = this_loop().time
+            watch._clock = watch._source._clock = this_loop().time
 
     def on_event(self, event: Event) -> None:
         self.events.append(event)
@@ -410,12 +415,80 @@ async def test_a_server_that_takes_no_connection_while_one_drains_is_down_before
 
 
 @on_a_tower
+async def test_one_behind_a_proxy_that_dies_while_one_drains_is_down_before_its_slot_is_free(tower: Tower) -> None:
+    """Else every waiter would be sent to the proxy, to be told that there is nobody."""
+    await turns(20)
+    place = await tower.take()
+    next_one = await tower.take()
+    tower.servers["v"].page = 502, b"<html>Bad Gateway</html>"
+    place.drain("upstream_error", None)
+    tower.lookout.slot_watches["v"].follow(lambda: place.leave("upstream_error"), 60.0)
+    await pass_time(0.1)
+    assert tower.changes() == [("v", False, NO_CONNECTION)]
+    position = next_one.position()
+    assert position is not None
+    assert position.state == "upstream_down"
+    next_one.leave("abandoned")
+
+
+@on_a_tower
 async def test_one_that_is_back_is_asked_for_its_slots_again(tower: Tower) -> None:
     watch = tower.lookout.slot_watches["v"]
-    watch._refused_until = this_loop().time() + 1000
+    watch._source._refused_until = this_loop().time() + 1000
     tower.servers["v"].health = REFUSED
     await pass_time(1)
     assert not watch.is_source
     tower.servers["v"].health = WELL
     await pass_time(5)
     assert watch.is_source
+
+
+# ---- after a reload
+
+
+@on_a_tower
+async def test_other_servers_are_looked_after_and_those_that_stay_as_before(tower: Tower) -> None:
+    watch = tower.lookout.slot_watches["v"]
+    await pass_time(1)
+    fresh = Server()
+    endpoints = {"v": tower.lookout._endpoints["v"], "u": Upstream("u", fresh)}
+    tower.admission.set_endpoints("u", {"u": 1}, kept={}, holds=True)
+    tower.lookout.replace(endpoints, {"u": "u", "v": "v"})
+    assert tower.lookout.slot_watches.keys() == {"u", "v"}
+    assert tower.lookout.slot_watches["v"] is watch
+    before = [len(server.asked) for server in tower.servers.values()]
+    await pass_time(IDLE_SECONDS + 1)
+    assert len(fresh.asked) == 2
+    assert [len(server.asked) - was for server, was in zip(tower.servers.values(), before, strict=True)] == [0, 0, 1]
+
+
+@on_a_tower
+async def test_a_slot_that_drains_at_a_server_that_is_gone_comes_back_by_its_word(tower: Tower) -> None:
+    place, server = await tower.take(), tower.servers["v"]
+    server.busy = 1
+    place.drain("client_gone", None)
+    tower.lookout.slot_watches["v"].follow(lambda: place.leave("client_gone"), 60.0)
+    await pass_time(1)
+    fresh = Server()
+    tower.admission.set_endpoints("v", {"v": 0}, kept={}, holds=True)
+    endpoints = {**tower.lookout._endpoints, "v": Upstream("v", fresh)}
+    tower.lookout.replace(endpoints, {"u": "u", "u#2": "u", "v": "v"})
+    await pass_time(1)
+    assert tower.admission.gate("v").statistics().draining == 1
+    server.busy = 0
+    await pass_time(1)
+    assert tower.admission.gate("v").statistics().draining == 0
+    server.busy = 2
+    asked = tower.lookout._tasks.keys()
+    assert asked == {"u", "u#2", "v"}
+
+
+@on_a_tower
+async def test_one_that_is_down_is_waited_for_with_its_new_settings(tower: Tower) -> None:
+    tower.admission.set_endpoint("v", "v", up=False, reason="gone")
+    fresh = Server()
+    tower.lookout.replace({**tower.lookout._endpoints, "v": Upstream("v", fresh)}, {"u": "u", "u#2": "u", "v": "v"})
+    assert tower.lookout.detail("v").startswith("gone, next probe in")
+    await pass_time(FIRST_PAUSE_SECONDS + 0.1)
+    assert tower.is_up("v")
+    assert tower.back == [("v", False)]

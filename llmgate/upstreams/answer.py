@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from llmgate.errors import GateError, UpstreamFailed
+from llmgate.upstreams.pulse import Pulse
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -93,6 +94,8 @@ class Timeouts:
     """Between two pieces of the body; does not run while back-pressure pauses the reading."""
     total: float | None = None
     """From dispatch to the end of the body."""
+    pulse: Pulse | None = None
+    """Asked before `first_byte` or `idle` runs out: they do not while the server works."""
 
 
 NO_TIMEOUTS = Timeouts()
@@ -119,6 +122,15 @@ class Transport(Protocol):
         ENDED waits for `start`, `read` or `close` where the message ends before any of them.
         Raises UpstreamDown (nothing was sent), UpstreamTimeout, UpstreamFailed; ValueError for a bad header.
         """
+        ...
+
+    @property
+    def in_use(self) -> int:
+        """Connections with a request on them, and those that are being made for one."""
+        ...
+
+    def retire(self) -> None:
+        """Keep no connection from now on; running exchanges go on."""
         ...
 
     async def aclose(self) -> None:

@@ -9,9 +9,18 @@ from collections.abc import Mapping
 import msgspec
 
 from llmgate.errors import UpstreamFailed
+from llmgate.protocols.decoding import decoded
 from llmgate.protocols.model_card import ModelCard, read_models, read_slot_context
 from llmgate.protocols.ollama_card import read_tags, with_ps, with_show
-from llmgate.protocols.recognition import is_llama_server, is_ollama, is_vllm, speaks_messages, tells_version
+from llmgate.protocols.recognition import (
+    is_llama_server,
+    is_ollama,
+    is_sglang,
+    is_vllm,
+    sglang_slots,
+    speaks_messages,
+    tells_version,
+)
 from llmgate.protocols.speech import MESSAGES_PATH, Kind
 from llmgate.upstreams.answer import Timeouts
 from llmgate.upstreams.upstream import Upstream
@@ -30,6 +39,9 @@ class _Props(msgspec.Struct):
     total_slots: int
 
 
+_PROPS = msgspec.json.Decoder(_Props)
+
+
 class Probe:
     """One round of questions to one server; each path is asked at most once.
 
@@ -41,13 +53,19 @@ class Probe:
         self._answers: dict[bytes, tuple[int, bytes]] = {}
 
     async def slots(self) -> int | None:
-        """How many requests the server runs at once (llama-server's --parallel); None where it does not tell."""
-        body = await self._get(b"/props", needed=True)
-        try:
-            slots = msgspec.json.decode(body, type=_Props).total_slots if body else 0
-        except (msgspec.MsgspecError, RecursionError):
-            return None
-        return slots if slots > 0 else None
+        """How many requests the server runs at once; None where it does not tell.
+
+        llama-server's --parallel, SGLang's --max-running-requests or what it found for itself.
+        """
+        props = decoded(_PROPS, await self._get(b"/props", needed=True))
+        if props is not None:
+            return props.total_slots if props.total_slots > 0 else None
+        if await self.is_sglang():
+            return sglang_slots(await self._get(b"/server_info") or await self._get(b"/get_server_info"))
+        return None
+
+    async def is_sglang(self) -> bool:
+        return is_sglang(await self._get(b"/v1/models"))
 
     async def models(self, *, needed: bool) -> tuple[ModelCard, ...]:
         """The server's models, () where it tells none. `needed`: a refusal to tell is an error."""
@@ -61,7 +79,7 @@ class Probe:
             return "ollama"
         if tells_version(await self._get(b"/version")) and is_vllm(await self._get(b"/v1/models")):
             return "vllm"
-        return "auto"
+        return "openai" if await self.is_sglang() else "auto"
 
     async def messages(self) -> bool | None:
         """Whether the server answers POST /v1/messages; None where its answer does not tell."""

@@ -1,8 +1,5 @@
-"""Asks a llama-server for its busy slots, to know when one that drains is free, and whether one of ours waits there.
-
-`GET /slots` (llama-server; on unless it was started with --no-slots) lists each slot with `is_processing`. It answers
-at once, also in the middle of a batch, and is true to about 50 ms (llmgate's own measurement). It does not show
-requests that the server holds back.
+"""Watches the slots of a server that tells them: when one that drains is free, whether one of ours waits there, and
+whether the server works on what it is silent about.
 
 Invariants:
 - A slot that drains is given back once: by the server's own count, or, where the server does not tell it, after the
@@ -16,6 +13,7 @@ Invariants:
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable
 
@@ -23,8 +21,10 @@ import msgspec
 
 from llmgate.core.slots import freed, waits_inside
 from llmgate.errors import GateError, UpstreamDown, UpstreamFailed
-from llmgate.protocols.decoding import decoded
+from llmgate.protocols.slot_list import Slot
 from llmgate.upstreams.answer import Timeouts
+from llmgate.upstreams.pulse import Pulse
+from llmgate.upstreams.slot_source import NotToldError, SlotSource
 from llmgate.upstreams.upstream import Upstream
 
 logger = logging.getLogger("llmgate")
@@ -35,36 +35,24 @@ HIDDEN_WAIT_SECONDS = 1.0
 """A llama-server with a free slot sends the head of its answer within 0.1 s (llmgate's own measurement)."""
 
 UNSEEN_SECONDS = 0.25
-"""A request without a head may still be in the server's tokenizer for so long, where /slots does not show it."""
+"""A request without a head may still be in the server's tokenizer for so long, where /slots does not show it. The time
+begins when the server has answered a question that was asked after it: one that stood still has read neither, and takes
+up connections in their order."""
 
-REFUSED_SECONDS = 60.0
-"""How long a server that does not tell its slots is not asked for them again."""
+SETTLE_SECONDS = 0.25
+"""After a look: what the server had sent until then is here by now."""
 
-_OK = 200
 _AWAY = (502, 503, 504)
 _LIMIT = 16 * 1024 * 1024
 _TIMEOUTS = Timeouts(connect=1.0, first_byte=1.0, idle=1.0, total=1.0)
 
 
-class _Slot(msgspec.Struct):
-    is_processing: bool
-    id_task: int | None = None
-    """Of the request that it works on; older servers do not tell it."""
-
-
-_SLOTS = msgspec.json.Decoder(list[_Slot])
-
-
-class _NotToldError(Exception):
-    """This server does not tell its slots."""
-
-
 class _Drained(msgspec.Struct):
     release: Callable[[], None]
     seen_at: float
-    """From here on the server's count tells of it."""
+    """From here on the server's count tells of it; for ever: the server has answered nothing since."""
     alarm_at: float
-    tasks: frozenset[int] | None = None
+    tasks: frozenset[tuple[str, int]] | None = None
     """Those that were busy at the first look after it; None: there was none yet, or the server does not tell them."""
 
 
@@ -82,6 +70,9 @@ class SlotWatch:
         """`on_down`: it takes no connection. With every change: `on_overdue`, whether one drains for longer than it
         should, and `on_hidden_wait`, whether one of ours waits in the server."""
         self._upstream = upstream
+        self._source = SlotSource(upstream, clock)
+        self._pulse = Pulse(lambda: self._source.tells, lambda: self._news.set())
+        upstream.watch_with(self._pulse)
         self._on_down = on_down
         self._on_overdue = on_overdue
         self._on_hidden_wait = on_hidden_wait
@@ -89,28 +80,44 @@ class SlotWatch:
         self._draining: list[_Drained] = []
         self._lost: list[Callable[[], None]] = []
         self._news = asyncio.Event()
-        self._refused_until = 0.0
         self._overdue = self._hidden_wait = False
+        self._on_idle: Callable[[], object] | None = None
 
     @property
     def is_source(self) -> bool:
         """Whether the server tells its busy slots."""
-        return self._upstream.speech.kind == "llama-server" and self._clock() >= self._refused_until
+        return self._source.tells
 
     def forget(self) -> None:
         """The server was away: it may tell now what it did not tell before."""
-        self._refused_until = 0.0
+        self._source.forget()
 
     def follow(self, release: Callable[[], None], seconds: float, *, had_head: bool = True) -> None:
         """One drains: `release` is called when the server is free of it; after `seconds` that is alarming. `had_head`:
         the server had begun to answer it."""
         now = self._clock()
-        self._draining.append(_Drained(release, now if had_head else now + UNSEEN_SECONDS, now + seconds))
+        self._draining.append(_Drained(release, now if had_head else math.inf, now + seconds))
         self._news.set()
 
     def knock(self, release: Callable[[], None]) -> None:
         """The server broke off a request: `release` is called when it is known whether the server is still there."""
         self._lost.append(release)
+        self._news.set()
+
+    async def busy_tasks(self) -> frozenset[tuple[str, int]] | None:
+        """The tasks that the server works on now; None where it does not tell them."""
+        if not self.is_source:
+            return None
+        try:
+            tasks = [slot.task for slot in await self._source.ask() if slot.is_processing]
+        except (GateError, NotToldError):
+            return None
+        return None if None in tasks else frozenset(task for task in tasks if task is not None)
+
+    def when_idle(self, on_idle: Callable[[], object]) -> None:
+        """No more will drain here: `on_idle` is called as soon as nothing does."""
+        self._on_idle = on_idle
+        self._note_hidden_wait(False)
         self._news.set()
 
     async def run(self) -> None:
@@ -129,10 +136,14 @@ class SlotWatch:
             await self._release_lost()
             await self._release_drained()
             await self._look_for_a_hidden_wait()
+            await self._feel_pulse()
             pause = min(pause * 1.5, LAST_SECONDS)
+        await self._feel_pulse()
+        if self._on_idle is not None and self._pulse.is_idle:
+            self._on_idle()
         await self._look_for_a_hidden_wait()
         self._news.clear()
-        if not (self._draining or self._lost):
+        if not (self._draining or self._lost or self._pulse.is_wanted):
             try:
                 async with asyncio.timeout(HIDDEN_WAIT_SECONDS):
                     await self._news.wait()
@@ -144,7 +155,7 @@ class SlotWatch:
         if not lost:
             return
         try:
-            status, _ = await self._upstream.ask(b"/health", timeouts=_TIMEOUTS, limit=_LIMIT)
+            status, _ = await self._upstream.ask(self._upstream.health_path, timeouts=_TIMEOUTS, limit=_LIMIT)
             if status in _AWAY:
                 self._on_down()
         except (UpstreamDown, UpstreamFailed):
@@ -157,24 +168,27 @@ class SlotWatch:
 
     async def _release_drained(self) -> None:
         """Those that the server has certainly left; which of several that are alike is no matter."""
-        now = self._clock()
-        told = [drained for drained in self._draining if drained.seen_at <= now]
-        for drained in await self._freed(told) if told else ():
+        asked = list(self._draining)
+        for drained in await self._freed(asked) if asked else ():
             self._draining.remove(drained)
             drained.release()
         self._note_overdue(any(drained.alarm_at <= self._clock() for drained in self._draining))
 
-    async def _freed(self, told: list[_Drained]) -> list[_Drained]:
+    async def _freed(self, asked: list[_Drained]) -> list[_Drained]:
+        now = self._clock()
+        told = [drained for drained in asked if drained.seen_at <= now]
         before = self._upstream.traffic.with_head()
         try:
-            slots = await self._ask()
+            slots = await self._source.ask()
         except UpstreamDown:
             self._on_down()
-            return told
-        except _NotToldError:
-            return [drained for drained in told if drained.alarm_at <= self._clock()]
+            return asked
+        except NotToldError:
+            return [drained for drained in asked if drained.alarm_at <= self._clock()]
         except GateError:
             return []
+        for drained in asked:
+            drained.seen_at = min(drained.seen_at, self._clock() + UNSEEN_SECONDS)
         ended = [drained for drained in told if _has_ended(drained, slots)]
         count = freed(len(told), _busy(slots), self._certain(before))
         others = [drained for drained in told if drained not in ended]
@@ -187,8 +201,8 @@ class SlotWatch:
             return
         before = self._upstream.traffic.with_head()
         try:
-            slots = await self._ask()
-        except (GateError, _NotToldError):
+            slots = await self._source.ask()
+        except (GateError, NotToldError):
             return
         still = self._upstream.traffic.oldest_without_head() == since
         self._note_hidden_wait(waits_inside(still, _busy(slots), len(slots), self._certain(before)))
@@ -196,13 +210,19 @@ class SlotWatch:
     def _certain(self, before: frozenset[str]) -> int:
         return len(before & self._upstream.traffic.with_head())
 
-    async def _ask(self) -> list[_Slot]:
-        status, body = await self._upstream.ask(b"/slots", timeouts=_TIMEOUTS, limit=_LIMIT)
-        slots = decoded(_SLOTS, body) if status == _OK else None
-        if slots is None:  # such as a router of several models, one that asks for a key, another server in its place
-            self._refused_until = self._clock() + REFUSED_SECONDS
-            raise _NotToldError
-        return slots
+    async def _feel_pulse(self) -> None:
+        """Tells those who ask for it what the server does."""
+        askers, look = self._pulse.take(), None
+        if not askers:
+            return
+        try:
+            look = await self._source.look()
+            await asyncio.sleep(SETTLE_SECONDS)
+        except (GateError, NotToldError):
+            pass
+        finally:
+            for asker in askers:
+                asker(look)
 
     def _note_overdue(self, overdue: bool) -> None:
         if overdue != self._overdue:
@@ -215,8 +235,8 @@ class SlotWatch:
             self._on_hidden_wait(waits)
 
 
-def _has_ended(drained: _Drained, slots: list[_Slot]) -> bool:
-    busy = {slot.id_task for slot in slots if slot.is_processing}
+def _has_ended(drained: _Drained, slots: list[Slot]) -> bool:
+    busy = {slot.task for slot in slots if slot.is_processing}
     if None in busy:
         return False
     tasks = frozenset(task for task in busy if task is not None)
@@ -225,5 +245,5 @@ def _has_ended(drained: _Drained, slots: list[_Slot]) -> bool:
     return not drained.tasks & tasks
 
 
-def _busy(slots: list[_Slot]) -> int:
+def _busy(slots: list[Slot]) -> int:
     return sum(slot.is_processing for slot in slots)

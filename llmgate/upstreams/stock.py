@@ -14,9 +14,11 @@ from collections.abc import Mapping
 
 import httpx
 
+from llmgate.core.work import Look
 from llmgate.errors import GateError, UpstreamDown, UpstreamFailed
 from llmgate.upstreams.answer import Answer, Collector, Done, Headers, OnDone, Sink, Timeouts
 from llmgate.upstreams.deadlines import Deadlines, timeout_error
+from llmgate.upstreams.pulse import Pulse
 from llmgate.upstreams.request import Origin, request_head
 
 CLOSE_SECONDS = 2.0
@@ -59,6 +61,14 @@ class StockTransport:
             raise
         return answer
 
+    @property
+    def in_use(self) -> int:
+        """See `llmgate.upstreams.answer.Transport.in_use`."""
+        return len(self._tasks)
+
+    def retire(self) -> None:
+        """See `llmgate.upstreams.answer.Transport.retire`: none is kept anyway."""
+
     async def aclose(self) -> None:
         """Comes back when every connection is closed; running exchanges are cut."""
         self._closed = True
@@ -99,6 +109,7 @@ class StockAnswer:
         self.task: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
         self._deadlines = Deadlines(timeouts, self._loop.time())
+        self._pulse = timeouts.pulse
         self._timer: asyncio.TimerHandle | None = None
         self._on_done: OnDone | None = on_done
         self._sent = self._complete = self._ending = self._over = self._closed = False
@@ -229,11 +240,16 @@ class StockAnswer:
         if event.endswith("send_request_headers.started"):
             self._sent = True
             self._deadlines.connected()
+            self._arm()
+            if self._pulse is not None:
+                self._pulse.join(self._deadlines)
 
     def _finish(self, done: Done) -> None:
         if self._over:
             return
         self._over = True
+        if self._pulse is not None:
+            self._pulse.leave(self._deadlines)
         self._report(done, None if done is Done.ENDED else self._error)
         self._head.set()
         if self._sink is not None:
@@ -262,8 +278,28 @@ class StockAnswer:
 
     def _handle_timer(self) -> None:
         self._timer = None
+        if self._pulse is not None and self._deadlines.wants_look(self._loop.time()):
+            self._look(self._pulse)
+        else:
+            self._judge()
+
+    def _judge(self) -> None:
         clock = self._deadlines.expired(self._loop.time())
         if clock is None:
             self._arm()
         else:
             self.cut(timeout_error(clock))
+
+    def _look(self, pulse: Pulse) -> None:
+        def told(look: Look | None) -> None:
+            if not (self._complete or self._ending):
+                heard = pulse.heard(self._deadlines.look_at, self._deadlines)
+                self._deadlines.end_look(look, heard, self._loop.time())
+                self._judge()
+
+        if not pulse.tells:
+            told(None)
+            return
+        self._deadlines.begin_look(self._loop.time())
+        pulse.ask(told)
+        self._arm()

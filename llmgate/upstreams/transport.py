@@ -54,6 +54,10 @@ class WireTransport(httpx.AsyncBaseTransport):
         self._idle: dict[Link, None] = {}
         self._links: set[Link] = set()
         self._sweeper: asyncio.TimerHandle | None = None
+        self._retired = False
+        """No connection is kept any more."""
+        self._resting: set[Link] = set()
+        self._dialling = 0
         self._emptied: asyncio.Event | None = None
 
     async def open(
@@ -101,6 +105,18 @@ class WireTransport(httpx.AsyncBaseTransport):
             link.cut(UpstreamFailed("llmgate: the connection to the upstream was closed by us (UPSTREAM_ERROR)"))
         await self._emptied.wait()
 
+    def retire(self) -> None:
+        """Other settings take its place: what runs here goes on, and each connection is closed after it."""
+        self._retired = True
+        for link in list(self._idle):
+            link.close_idle()
+        self._idle.clear()
+
+    @property
+    def in_use(self) -> int:
+        """Connections with a request on them, and those that are being made for one."""
+        return len(self._links) - len(self._idle) - len(self._resting) + self._dialling
+
     # for the links
 
     def on_made(self, link: Link) -> bool:
@@ -113,11 +129,13 @@ class WireTransport(httpx.AsyncBaseTransport):
         is clear, unless this server was seen to keep one.
         """
         if streamed and self._rest_seconds and not self._keeps_after_stream:
+            self._resting.add(link)
             asyncio.get_running_loop().call_later(self._rest_seconds, self._rested, link)
         else:
             self._keep(link)
 
     def _rested(self, link: Link) -> None:
+        self._resting.discard(link)
         if self._emptied is not None:
             return
         self._keeps_after_stream = link.is_usable()
@@ -127,6 +145,9 @@ class WireTransport(httpx.AsyncBaseTransport):
             link.give_up()
 
     def _keep(self, link: Link) -> None:
+        if self._retired:
+            link.give_up()
+            return
         loop = asyncio.get_running_loop()
         link.idle_since = loop.time()
         self._idle[link] = None
@@ -139,6 +160,7 @@ class WireTransport(httpx.AsyncBaseTransport):
             if asyncio.get_running_loop().time() - link.idle_since < self._rest_seconds:
                 self._keeps_after_stream = False
         self._links.discard(link)
+        self._resting.discard(link)
         if self._emptied is not None and not self._links:
             self._emptied.set()
 
@@ -175,6 +197,7 @@ class WireTransport(httpx.AsyncBaseTransport):
             raise UpstreamDown(_CLOSED)
         link = Link(self)
         deadlines = answer.deadlines
+        self._dialling += 1
         try:
             async with asyncio.timeout_at(deadlines.next_deadline() if deadlines else None) as limit:
                 await self._dial(link)
@@ -186,6 +209,8 @@ class WireTransport(httpx.AsyncBaseTransport):
         except BaseException:
             self._abandon(link)
             raise
+        finally:
+            self._dialling -= 1
         if not link.is_open:
             raise UpstreamDown(_NO_CONNECTION)  # accepted and closed at once: nothing was written yet
         return link

@@ -1,5 +1,6 @@
 """One upstream as the conductor calls it: which headers go out, with which key, over which transport."""
 
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -9,6 +10,7 @@ from llmgate import __version__
 from llmgate.errors import GateError
 from llmgate.protocols.speech import Kind, Speech
 from llmgate.upstreams.answer import NO_TIMEOUTS, Answer, Done, OnDone, Timeouts, Transport
+from llmgate.upstreams.pulse import Pulse
 from llmgate.upstreams.traffic import Traffic
 
 if TYPE_CHECKING:
@@ -55,6 +57,10 @@ RETURNED_PREFIXES = (b"anthropic-ratelimit-", b"x-ratelimit-")
 """Response headers of the upstream that the client gets: never its CORS, cookies, or anything about the connection."""
 
 
+SHORTEST_SECRET = 8
+"""Bytes; what is shorter could be any word."""
+
+
 class Upstream:
     """A named server. `headers` are sent with every request; with `forward_auth` a client's key goes before ours."""
 
@@ -77,12 +83,26 @@ class Upstream:
         self._fixed: list[Header] = [(name.lower(), value) for name, value in headers]
         self._fixed_names = {name for name, _ in self._fixed}
         self._api_key = api_key.encode()
+        values = {part for _, value in self._fixed for part in (value, value.rpartition(b" ")[2])}
+        secrets = {secret for secret in {*values, self._api_key} if len(secret) >= SHORTEST_SECRET}
+        self._secrets = sorted(secrets, key=len, reverse=True)  # one may be a part of another
         self.speech = Speech(kind)
         """What the server speaks, as far as that is known."""
         self.traffic = Traffic()
         self.cards: Mapping[str, ModelCard] = {}
         """What the server told of its models, by the name that it lists them under."""
         self._passed = FORWARDED | AUTHORIZATION if forward_auth else FORWARDED
+
+    @property
+    def health_path(self) -> bytes:
+        """What is asked to see whether it is there. Newer SGLangs, of kind openai here, generate a token for
+        /health (its http_server.py)."""
+        return b"/v1/models" if self.speech.kind == "openai" else b"/health"
+
+    def watch_with(self, pulse: Pulse) -> None:
+        """The clocks of its requests ask this before they run out because nothing was heard."""
+        if self._timeouts.first_byte is not None or self._timeouts.idle is not None:
+            self._timeouts = dataclasses.replace(self._timeouts, pulse=pulse)
 
     def call(
         self,
@@ -128,6 +148,28 @@ class Upstream:
             if self.speech.kind == "anthropic" or path.startswith(b"/v1/messages"):
                 sent.append((b"x-api-key", self._api_key))
         return sent + self._fixed
+
+    @property
+    def in_use(self) -> int:
+        """Connections with a request on them, questions of ours included."""
+        return self._transport.in_use
+
+    def retire(self) -> None:
+        """Another one takes its place: what runs here goes on, no connection is kept."""
+        self._transport.retire()
+
+    def take_over(self, old: "Upstream") -> None:
+        """It is the same server as `old`, asked with other settings: what is known of it stays known."""
+        self.traffic, self.cards = old.traffic, old.cards
+        if self.speech.kind in ("auto", old.speech.kind):
+            self.speech = old.speech
+
+    def without_secrets(self, text: bytes) -> bytes:
+        """What the server says, without our key for it and the values of our headers: some tell a key that they do not
+        take."""
+        for secret in self._secrets:
+            text = text.replace(secret, b"***")
+        return text
 
     async def aclose(self) -> None:
         """Closes every connection to the server."""

@@ -12,9 +12,11 @@ Invariants:
 import asyncio
 from typing import Protocol
 
+from llmgate.core.work import Look
 from llmgate.errors import GateError, UpstreamDown
 from llmgate.upstreams.answer import NO_TIMEOUTS, Collector, Done, OnDone, Sink, Timeouts
 from llmgate.upstreams.deadlines import Deadlines, timeout_error
+from llmgate.upstreams.pulse import Pulse
 
 HOLD_BYTES = 64 * 1024
 """So much of a body is held before anybody asked for it; beyond it (and the read that crossed it) reading pauses."""
@@ -47,6 +49,7 @@ class WireAnswer:
         "_on_done",
         "_over",
         "_paused",
+        "_pulse",
         "_sink",
         "_timer",
         "_timer_at",
@@ -62,6 +65,7 @@ class WireAnswer:
         self.has_head = False
         self._loop = asyncio.get_running_loop()
         self._deadlines = None if timeouts == NO_TIMEOUTS else Deadlines(timeouts, self._loop.time())
+        self._pulse = timeouts.pulse
         self._on_done: OnDone | None = on_done
         self._link: Carrier | None = None
         self._head: asyncio.Future[None] | None = None
@@ -88,6 +92,8 @@ class WireAnswer:
         if self._deadlines is not None:
             self._deadlines.connected()
             self._arm(self._deadlines)
+            if self._pulse is not None:
+                self._pulse.join(self._deadlines)
 
     async def wait_head(self) -> None:
         """Returns when the head is here; raises the GateError that came instead."""
@@ -133,6 +139,8 @@ class WireAnswer:
         self._over = True
         self._error = error
         self._stop_timer()
+        if self._pulse is not None and self._deadlines is not None:
+            self._pulse.leave(self._deadlines)
         if self._closed or done is not Done.ENDED:
             self._report(done, error)
         if self._closed:
@@ -236,8 +244,27 @@ class WireAnswer:
 
     def _handle_timer(self, deadlines: Deadlines) -> None:
         self._timer = None
+        if self._pulse is not None and deadlines.wants_look(self._loop.time()):
+            self._look(self._pulse, deadlines)
+        else:
+            self._judge(deadlines)
+
+    def _judge(self, deadlines: Deadlines) -> None:
         clock = deadlines.expired(self._loop.time())
         if clock is None:
             self._arm(deadlines)
         elif self._link is not None:
             self._link.cut(timeout_error(clock))
+
+    def _look(self, pulse: Pulse, deadlines: Deadlines) -> None:
+        def told(look: Look | None) -> None:
+            if not (self._over or self._closed):
+                deadlines.end_look(look, pulse.heard(deadlines.look_at, deadlines), self._loop.time())
+                self._judge(deadlines)
+
+        if not pulse.tells:
+            told(None)
+            return
+        deadlines.begin_look(self._loop.time())
+        pulse.ask(told)
+        self._arm(deadlines)

@@ -4,8 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmgate.protocols.recognition import is_llama_server, is_ollama, is_vllm, speaks_messages, tells_version
+from llmgate.protocols.recognition import (
+    is_llama_server,
+    is_ollama,
+    is_sglang,
+    is_vllm,
+    sglang_slots,
+    speaks_messages,
+    tells_version,
+)
 
+RUNNING = b"effective_max_running_requests_per_dp"
 LM_STUDIO = b'{"error":"Unexpected endpoint or method. (GET /props)"}'
 
 
@@ -55,6 +64,26 @@ def test_an_ollama_says_that_it_runs(root: bytes, expected: bool) -> None:
 )
 def test_the_models_of_a_vllm_are_its_own(models: bytes, expected: bool) -> None:
     assert is_vllm(models) is expected
+    assert is_sglang(models.replace(b"sglang", b"-").replace(b"vllm", b"sglang")) is expected
+    assert not (is_vllm(models) and is_sglang(models))
+
+
+@pytest.mark.parametrize(
+    ("info", "slots"),
+    [
+        (b'{"internal_states":[{"%s":128,"x":[]}],"max_running_requests":null}' % RUNNING, 128),
+        (b'{"internal_states":[{"%s":4},{"%s":4}]}' % (RUNNING, RUNNING), 8),
+        (b'{"internal_states":[{"last_gen_throughput":1.5}],"max_running_requests":32}', 32),
+        (b'{"max_running_requests":32,"api_key":"x"}', 32),
+        (b'{"max_running_requests":null}', None),
+        (b'{"max_running_requests":-1}', None),
+        (b'{"max_running_requests":"4"}', None),
+        (b'{"error":"no"}', None),
+        (b"", None),
+    ],
+)
+def test_the_slots_of_an_sglang(info: bytes, slots: int | None) -> None:
+    assert sglang_slots(info) == slots
 
 
 @pytest.mark.parametrize(

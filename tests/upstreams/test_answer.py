@@ -60,6 +60,6 @@ async def test_a_reader_that_is_cancelled_closes_the_answer():
 
 
 def test_timeouts_are_frozen_and_off_by_default():
-    assert dataclasses.astuple(Timeouts()) == (None, None, None, None)
+    assert dataclasses.astuple(Timeouts()) == (None, None, None, None, None)
     with pytest.raises(dataclasses.FrozenInstanceError):
         Timeouts().idle = 3.0

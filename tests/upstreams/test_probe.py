@@ -48,6 +48,13 @@ VLLM = {
     "GET /v1/models": listed({"id": "reasoning", "owned_by": "vllm", "max_model_len": 40960}),
     "POST /v1/messages": (422, b'{"detail":[{"msg":"Field required"}]}'),
 }
+SGLANG = {
+    "GET /v1/models": listed({"id": "qwen", "owned_by": "sglang", "root": "qwen", "max_model_len": 32768}),
+    "GET /server_info": ok(
+        {"max_running_requests": None, "internal_states": [{"effective_max_running_requests_per_dp": 9}]}
+    ),
+    "POST /v1/messages": (400, b'{"type":"error","error":{"message":"1 validation error"}}'),
+}
 LM_STUDIO = {
     "GET /props": ok({"error": "Unexpected endpoint or method. (GET /props)"}),
     "GET /api/version": ok({"error": "Unexpected endpoint or method. (GET /api/version)"}),
@@ -109,11 +116,12 @@ def start(start_puppet, connect_to):
         (LLAMA, "llama-server", True, ["GET /props"]),
         (OLLAMA, "ollama", True, ["GET /props", "GET /api/version", "GET /"]),
         (VLLM, "vllm", True, ["GET /props", "GET /api/version", "GET /version", "GET /v1/models"]),
-        (LM_STUDIO, "auto", False, ["GET /props", "GET /api/version", "GET /version"]),
-        (LLMGATE, "auto", True, ["GET /props", "GET /api/version", "GET /", "GET /version"]),
-        ({}, "auto", False, ["GET /props", "GET /api/version", "GET /version"]),
+        (SGLANG, "openai", True, ["GET /props", "GET /api/version", "GET /version", "GET /v1/models"]),
+        (LM_STUDIO, "auto", False, ["GET /props", "GET /api/version", "GET /version", "GET /v1/models"]),
+        (LLMGATE, "auto", True, ["GET /props", "GET /api/version", "GET /", "GET /version", "GET /v1/models"]),
+        ({}, "auto", False, ["GET /props", "GET /api/version", "GET /version", "GET /v1/models"]),
     ],
-    ids=["llama-server", "ollama", "vllm", "lm-studio", "llmgate", "nothing"],
+    ids=["llama-server", "ollama", "vllm", "sglang", "lm-studio", "llmgate", "nothing"],
 )
 async def test_what_it_is(start, answers: dict[str, Answer], kind: str, messages: bool, asked: list[str]) -> None:
     probe, server = await start(answers)
@@ -165,7 +173,21 @@ async def test_a_refusal_says_nothing_about_messages(start) -> None:
 async def test_slots(start, body: bytes, slots: int | None) -> None:
     probe, server = await start({"GET /props": (200, body)})
     assert await probe.slots() == slots
-    assert server.asked == ["GET /props"]
+    assert server.asked[0] == "GET /props"
+
+
+@pytest.mark.parametrize("path", ["GET /server_info", "GET /get_server_info"])
+async def test_the_slots_of_an_sglang_of_any_age(start, path: str) -> None:
+    answers = {"GET /v1/models": SGLANG["GET /v1/models"], path: SGLANG["GET /server_info"]}
+    probe, server = await start(answers)
+    assert await probe.slots() == 9
+    asked = ["GET /props", "GET /v1/models", "GET /server_info", "GET /get_server_info"]
+    assert server.asked == asked[: asked.index(path) + 1]
+
+
+async def test_an_sglang_that_does_not_tell_its_slots(start) -> None:
+    probe, _ = await start({"GET /v1/models": SGLANG["GET /v1/models"], "GET /server_info": (401, b"")})
+    assert await probe.slots() is None
 
 
 @pytest.mark.parametrize(

@@ -600,3 +600,47 @@ class TestRest:
         for _ in range(5):
             await fetch(transport, Recorder())
         assert len(puppet.connections) == 1
+
+
+class TestRetire:
+    """Other settings took its place: what runs goes on, and nothing is kept."""
+
+    async def test_idle_connections_are_closed_and_the_running_one_after_its_answer(self, start_puppet, connect_to):
+        go = asyncio.Event()
+
+        async def script(connection):
+            while True:
+                await connection.read_request()
+                if connection.number == 0:
+                    await go.wait()
+                await connection.send(OK)
+
+        puppet = await start_puppet(script)
+        transport = connect_to(puppet.url)
+        running = asyncio.ensure_future(fetch(transport, Recorder()))
+        await puppet.wait(lambda: len(puppet.requests) == 1)
+        assert await fetch(transport, Recorder()) == b"ok"
+        assert (transport.in_use, len(transport._idle)) == (1, 1)
+        transport.retire()
+        await puppet.wait(lambda: puppet.open_connections == 1)
+        go.set()
+        assert await running == b"ok"
+        await puppet.wait_all_closed()
+        assert transport.in_use == 0
+
+    async def test_a_connection_in_the_making_is_in_use_and_one_that_rests_is_not(self, start_puppet, connect_to):
+        async def script(connection):
+            await connection.read_request()
+            await connection.send(CHUNKED + b"2\r\nok\r\n0\r\n\r\n")
+
+        puppet = await start_puppet(script)
+        transport = connect_to(puppet.url, rest_seconds=60)
+        asking = asyncio.ensure_future(fetch(transport, Recorder()))
+        await turn(1)
+        assert transport.in_use == 1
+        await asking
+        assert (transport.in_use, len(transport._resting)) == (0, 1)
+        transport.retire()
+        puppet.connections[0].transport.abort()
+        await turn(20)
+        assert (transport.in_use, transport._resting) == (0, set())

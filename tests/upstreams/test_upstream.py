@@ -47,6 +47,13 @@ NEVER = [
 ]
 
 
+@pytest.mark.parametrize("kind", ["auto", "llama-server", "vllm", "ollama", "anthropic", "openai"])
+def test_a_server_of_kind_openai_is_not_asked_for_its_health(kind: Any) -> None:
+    """It may be an SGLang, which would generate a token."""
+    upstream = Upstream("a", FakeTransport(), kind=kind)
+    assert upstream.health_path == (b"/v1/models" if kind == "openai" else b"/health")
+
+
 class FakeAnswer:
     body = b""
 
@@ -297,3 +304,14 @@ def test_of_an_answer_those_on_the_list() -> None:
     mixed = [header for pair in zip(KEPT, DROPPED, strict=False) for header in pair] + DROPPED
     assert returned_headers(FakeAnswer(mixed)) == KEPT
     assert {name for name, _ in KEPT[:7]} == RETURNED
+
+
+def test_what_a_server_says_is_told_without_our_secrets() -> None:
+    upstream = Upstream(
+        "a",
+        FakeTransport(),
+        api_key="our-own-key",
+        headers=[(b"authorization", b"Bearer fixed-0123"), (b"x-tenant", b"short")],
+    )
+    told = b'{"error":"not our-own-key, nor Bearer fixed-0123, nor fixed-0123, of short"}'
+    assert upstream.without_secrets(told) == b'{"error":"not ***, nor ***, nor ***, of short"}'

@@ -6,8 +6,11 @@ import pytest
 from puppet import deaf_port, turn
 from recorder import CHUNKED, OK, Recorder, ask, fetch
 
+from llmgate.core.work import Look, Work
 from llmgate.errors import UpstreamDown, UpstreamFailed, UpstreamTimeout
 from llmgate.upstreams.answer import Done, Timeouts
+from llmgate.upstreams.deadlines import LOOK_SECONDS
+from llmgate.upstreams.pulse import Pulse
 from llmgate.upstreams.wire import HOLD_BYTES, WireAnswer
 
 SOON = 0.03
@@ -460,3 +463,54 @@ class TestTimer:
         answer.close()
         assert loop.pending == 0
         assert link.errors == [None]
+
+
+class TestPulse:
+    """The server is asked what it does before a clock runs out that waits for it."""
+
+    def test_it_is_asked_soon_and_when_the_clock_is_due(self, begun):
+        pulse = Pulse(lambda: True, lambda: None)
+        loop, link, _ = begun(Timeouts(first_byte=60, pulse=pulse))
+        for second, read in ((1, 10), (60, 20), (120, 30)):
+            loop.pass_to(second - 0.1)
+            assert not pulse.is_wanted
+            loop.pass_to(second)
+            (asker,) = pulse.take()
+            asker(Look(second, {0: Work(1, read, 0)}))
+        loop.pass_to(180)
+        (asker,) = pulse.take()
+        assert link.errors == []
+        asker(Look(180, {0: Work(1, 30, 0)}))
+        assert [type(error) for error in link.errors] == [UpstreamTimeout]
+
+    def test_while_nobody_tells_it_stands_for_a_moment_and_no_longer(self, begun):
+        pulse = Pulse(lambda: True, lambda: None)
+        loop, link, _ = begun(Timeouts(first_byte=60, pulse=pulse))
+        loop.pass_to(1)
+        pulse.take()[0](Look(1, {}))
+        loop.pass_to(60 + LOOK_SECONDS - 0.1)
+        assert link.errors == []
+        loop.pass_to(60 + LOOK_SECONDS)
+        assert len(link.errors) == 1
+
+    def test_a_server_that_cannot_be_asked_is_late_at_once(self, begun):
+        loop, link, _ = begun(Timeouts(first_byte=60, pulse=Pulse(lambda: False, lambda: None)))
+        loop.pass_to(59.9)
+        assert link.errors == []
+        loop.pass_to(60)
+        assert len(link.errors) == 1
+
+    @pytest.mark.parametrize("closes", [True, False])
+    def test_what_is_told_too_late_is_of_no_matter(self, begun, closes):
+        pulse = Pulse(lambda: True, lambda: None)
+        loop, link, answer = begun(Timeouts(first_byte=60, pulse=pulse))
+        assert not pulse.is_idle
+        loop.pass_to(1)
+        (asker,) = pulse.take()
+        if closes:
+            answer.close()
+        answer.on_over(Done.CUT if closes else Done.ENDED, None)
+        assert pulse.is_idle
+        asker(None)
+        assert loop.pending == 0
+        assert link.errors == ([None] if closes else [])

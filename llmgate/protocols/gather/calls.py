@@ -3,20 +3,25 @@
 - A piece belongs to the newest call at its `index`; without an index (Gemini) to the call of its id, else to the last
   call. Whether it does, or begins another there, is decided as for an answer that is translated: see `goes_on`.
 - A name may come in parts, or again in every piece.
-- Nothing is checked: half a call of an answer that was cut short is what the server itself answers too.
+- Half a call of an answer that was cut short is what the server itself answers too. Where the answer is told to be
+  whole, arguments that are no JSON are an error: servers were seen to lose the end of them in their streams alone.
 """
 
 from typing import Any
 
+from llmgate.errors import UpstreamFailed
+from llmgate.protocols import seam
 from llmgate.protocols.brackets import Brackets
 from llmgate.protocols.budget import Budget
 from llmgate.protocols.call_piece import CallPiece, KnownCall, arguments_of, goes_on, piece_of
+from llmgate.protocols.decoding import is_json
+from llmgate.protocols.document import is_object
 from llmgate.protocols.gather.merged import Merged, with_defaults
-from llmgate.protocols.seam import whole
 
 _COST = 1024
 """Bytes that a call costs beyond its texts."""
 
+_HALF_A_CALL = "llmgate: the upstream sent a tool call whose arguments are no JSON (UPSTREAM_ERROR)"
 _INPUTS = {"function": "arguments", "custom": "input"}
 """What may be called, and the field of its text."""
 
@@ -48,9 +53,14 @@ class Called:
         self._follow(arguments_of(rest.get(self._input)))
         self._rest.add(rest)
 
-    def value(self) -> dict[str, Any]:
-        """As in a whole message."""
-        return {"name": whole(self.name), **with_defaults(self._rest.value(), **{self._input: ""})}
+    def value(self, *, whole: bool) -> dict[str, Any]:
+        """As in a whole message; UpstreamFailed where it should be `whole` and is not."""
+        rest = with_defaults(self._rest.value(), **{self._input: ""})
+        if whole and self._input == "arguments":
+            rest["arguments"] = _without_empty(rest["arguments"])
+            if not _is_whole(rest["arguments"]):
+                raise UpstreamFailed(_HALF_A_CALL)
+        return {"name": seam.whole(self.name), **rest}
 
     def _follow(self, arguments: str) -> None:
         text = arguments if self.begun else arguments.lstrip()
@@ -86,10 +96,10 @@ class _Call:
                 self._called.setdefault(kind, Called(self._budget, text)).add(called)
         self._rest.add(rest)
 
-    def value(self) -> dict[str, Any]:
+    def value(self, *, whole: bool) -> dict[str, Any]:
         kind = next(iter(self._called), "function")
         identity = {"id": self.identity} if self.identity else {}
-        called = {kind: called.value() for kind, called in self._called.items()}
+        called = {kind: called.value(whole=whole) for kind, called in self._called.items()}
         return {**identity, **with_defaults(self._rest.value(), type=kind), **called}
 
 
@@ -118,9 +128,9 @@ class Calls:
                 if call.identity:
                     self._at.setdefault(call.identity, call)
 
-    def value(self) -> list[dict[str, Any]]:
-        """As in a whole message, in the order in which they began."""
-        return [call.value() for call in self._calls]
+    def value(self, *, whole: bool) -> list[dict[str, Any]]:
+        """As in a whole message, in the order in which they began; raises as that of one."""
+        return [call.value(whole=whole) for call in self._calls]
 
     def _call_of(self, piece: CallPiece) -> _Call:
         call = self._at.get(piece.id, self._latest) if piece.index is None else self._at.get(piece.index)
@@ -138,6 +148,22 @@ def _piece(entry: dict[str, Any]) -> CallPiece:
     if isinstance(custom, dict):
         return piece_of(entry, {"name": custom.get("name"), "arguments": custom.get("input")})
     return piece_of(entry, entry.get("function"))
+
+
+def _without_empty(arguments: Any) -> Any:
+    """Proxies were seen to send an empty object first and the object after it, as in translate.arguments."""
+    if not isinstance(arguments, str):
+        return arguments
+    first, after = arguments.lstrip()[:2], arguments.lstrip()[2:].lstrip()
+    return after if first == "{}" and after.startswith("{") else arguments
+
+
+def _is_whole(arguments: Any) -> bool:
+    """Servers also send nothing, for "no arguments", or the object itself; single surrogates in it are the client's."""
+    if not isinstance(arguments, str) or not arguments.strip():
+        return True
+    text = arguments.encode("utf-8", "replace")
+    return is_json(text) or is_object(text)
 
 
 def _text(value: Any) -> str:

@@ -25,12 +25,6 @@ class _ChatChoice(Choice):
         self._function: Called | None = None
         """The older function_call."""
 
-    @property
-    def _reason(self) -> str:
-        if self._calls:
-            return "tool_calls"
-        return "function_call" if self._function else "stop"
-
     def _say(self, key: str, value: Any) -> bool:
         if key in _SAYING and isinstance(value, dict):
             self._add(dict(value))
@@ -46,12 +40,12 @@ class _ChatChoice(Choice):
             self._function.add(function)
         self._message.add(delta)
 
-    def _said(self) -> dict[str, Any]:
+    def _said(self, *, whole: bool) -> dict[str, Any]:
         message = with_defaults(self._message.value(), role="assistant", content="")
         if self._calls is not None:
-            message["tool_calls"] = self._calls.value()
+            message["tool_calls"] = self._calls.value(whole=whole)
         if self._function is not None:
-            message["function_call"] = self._function.value()
+            message["function_call"] = self._function.value(whole=whole)
         return {"message": message}
 
 

@@ -1,7 +1,7 @@
 """What the streams of OpenAI's two completions share: choices that come in pieces, and [DONE] after them.
 
-- As in ChatWatch, a stream that leaves [DONE] out may end after a finish_reason. Where [DONE] comes without any, the
-  reason is made up from what there is, since clients take it for a text. Where it comes alone, the one choice is empty.
+- As in ChatWatch, a stream that leaves [DONE] out may end after a finish_reason. Where [DONE] comes without any, or
+  alone, nobody knows what the server would have answered: that is an error, not an answer with a reason made up.
 - Of the fields beside the choices the newest counts: `created` grows in llama-server's chunks, and is the time of the
   end in its whole answers; `timings` and `usage` are those of the end.
 """
@@ -9,13 +9,16 @@
 from abc import abstractmethod
 from typing import Any
 
+from llmgate.errors import UpstreamFailed
 from llmgate.protocols.budget import Budget
-from llmgate.protocols.gather.gathering import LIMIT, StreamGathering, token_count
+from llmgate.protocols.gather.gathering import LIMIT, NO_END, StreamGathering, token_count
 from llmgate.protocols.gather.merged import Merged
 from llmgate.protocols.gather.values import Fields, encoded
 
 _OF_STREAMS = frozenset({"choices", "object", "obfuscation", "prompt_progress"})
 """Fields of a chunk that a whole answer does not have, or not so."""
+_WHOLE = frozenset({"stop", "tool_calls", "function_call", "tool_use"})
+"""Reasons with which all was said; after any other there may be half of something."""
 _COST = 1024
 """Bytes that a choice costs beyond what is in it."""
 
@@ -45,22 +48,18 @@ class Choice:
                 self._fields.add(key, value)
 
     def value(self) -> dict[str, Any]:
-        """As in a whole answer."""
+        """As in a whole answer, once it is finished; raises UpstreamFailed where what was said cannot be all of it."""
         logprobs = {} if self._logprobs is None else {"logprobs": self._logprobs.value()}
-        return {"finish_reason": self._reason, **self._fields.value(), **self._said(), **logprobs}
-
-    @property
-    def _reason(self) -> str:
-        """Where none was told."""
-        return "stop"
+        whole = self._fields.text("finish_reason") in _WHOLE
+        return {**self._fields.value(), **self._said(whole=whole), **logprobs}
 
     @abstractmethod
     def _say(self, key: str, value: Any) -> bool:
         """Takes a field that is a piece of what the model says; False: it is none."""
 
     @abstractmethod
-    def _said(self) -> dict[str, Any]:
-        """What the model said."""
+    def _said(self, *, whole: bool) -> dict[str, Any]:
+        """What the model said; UpstreamFailed where it should be `whole` and is not."""
 
 
 class ChoicesGathering(StreamGathering):
@@ -109,12 +108,13 @@ class ChoicesGathering(StreamGathering):
             self._count_output(usage.get("completion_tokens"))
 
     def _close(self) -> None:
+        if not self._may_end():
+            raise UpstreamFailed(NO_END)
         self.complete = True
 
     def _may_end(self) -> bool:
         return bool(self._choices) and all(choice.finished for choice in self._choices.values())
 
     def _assemble(self) -> bytes:
-        known = self._choices or {0: self.choice(self._budget)}
-        choices = [{"index": index, **choice.value()} for index, choice in sorted(known.items())]
+        choices = [{"index": index, **choice.value()} for index, choice in sorted(self._choices.items())]
         return encoded({"object": self.kind, "choices": choices, **self._fields.value()})

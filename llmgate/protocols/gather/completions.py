@@ -19,7 +19,7 @@ class _TextChoice(Choice):
             self._text.add(value)
         return key == "text"
 
-    def _said(self) -> dict[str, Any]:
+    def _said(self, *, whole: bool) -> dict[str, Any]:  # noqa: ARG002  of a text nobody knows
         return {"text": self._text.value()}
 
 

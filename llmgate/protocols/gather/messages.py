@@ -2,18 +2,21 @@
 
 The message is that of message_start, with the fields of message_delta; its usage that of both, where the newer number
 counts. Blocks stand in the order in which they began. A field beside `delta` and `usage` in message_delta, such as
-`context_management`, is one of the message.
+`context_management`, is one of the message. A message that was stopped without a stop_reason is none: nobody knows
+which one the server would have answered.
 """
 
 from typing import Any
 
 from llmgate.errors import UpstreamFailed
 from llmgate.protocols.gather.block import Block
-from llmgate.protocols.gather.gathering import LIMIT, UNREADABLE, StreamGathering, token_count
+from llmgate.protocols.gather.gathering import LIMIT, NO_END, UNREADABLE, StreamGathering, token_count
 from llmgate.protocols.gather.values import Fields, encoded
 
 _READ = frozenset({"message_start", "content_block_start", "content_block_delta", "message_delta", "message_stop"})
 _NO_START = "llmgate: the upstream answered without a message (UPSTREAM_ERROR)"
+_WHOLE = frozenset({"end_turn", "tool_use", "stop_sequence"})
+"""Reasons with which all was said; after any other there may be half a call."""
 _CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens")
 
 
@@ -74,7 +77,10 @@ class MessagesGathering(StreamGathering):
     def _assemble(self) -> bytes:
         if not self._begun:
             raise UpstreamFailed(_NO_START)
+        reason = self._fields.text("stop_reason")
+        if not reason:
+            raise UpstreamFailed(NO_END)
         message = self._fields.value()
-        message["content"] = [block.value() for block in self._blocks]
+        message["content"] = [block.value(whole=reason in _WHOLE) for block in self._blocks]
         message["usage"] = self._usage.value()
         return encoded(message)

@@ -99,6 +99,11 @@ class Fields:
             self._fields[key] = Newest(self._budget)
         self._fields[key].add(value)
 
+    def text(self, key: str) -> str:
+        """The value of one, where it is a text; else an empty one."""
+        value = msgspec.json.decode(self._fields[key].value()) if key in self._fields else None
+        return value if isinstance(value, str) else ""
+
     def value(self) -> dict[str, Any]:
         """All of them, in the order in which they came first."""
         return {whole(key): field.value() for key, field in self._fields.items()}

@@ -18,7 +18,7 @@ def gather(start: dict[str, Any], *deltas: dict[str, Any]) -> Any:
     block = Block(Budget(100_000), start)
     for delta in deltas:
         block.add(delta)
-    return json.loads(msgspec.json.encode(block.value()))
+    return json.loads(msgspec.json.encode(block.value(whole=False)))
 
 
 def given(*pieces: str) -> list[dict[str, Any]]:
@@ -90,7 +90,7 @@ def test_blocks(name: str) -> None:
 def test_an_input_keeps_its_bytes() -> None:
     block = Block(Budget(100_000), USE)
     block.add(given('{"a": 1.50, "a": 1e2}')[0])
-    assert b'"input":{"a": 1.50, "a": 1e2}' in msgspec.json.encode(block.value())
+    assert b'"input":{"a": 1.50, "a": 1e2}' in msgspec.json.encode(block.value(whole=False))
 
 
 @pytest.mark.parametrize("delta", [{"text": "x" * 100}, given("x" * 100)[0], cited(1)])
@@ -101,3 +101,12 @@ def test_a_block_counts(delta: dict[str, Any]) -> None:
     block.add(delta)
     with pytest.raises(UpstreamFailed):
         list(map(block.add, [delta] * 10))
+
+
+def test_half_an_input_is_no_whole_answer() -> None:
+    block = Block(Budget(100_000), USE)
+    block.add(given('{"a":')[0])
+    with pytest.raises(UpstreamFailed, match="no JSON"):
+        block.value(whole=True)
+    block.add(given("1}")[0])
+    assert block.value(whole=True) == block.value(whole=False)

@@ -21,7 +21,7 @@ def gather(*pieces: Any) -> Any:
     calls = Calls(Budget(100_000))
     for piece in pieces:
         calls.add(piece if isinstance(piece, list) else [piece])
-    return json.loads(msgspec.json.encode(calls.value()))
+    return json.loads(msgspec.json.encode(calls.value(whole=False)))
 
 
 def nameless(call: dict[str, Any]) -> dict[str, Any]:
@@ -201,4 +201,26 @@ def test_a_function_call() -> None:
     called = Called(Budget(10_000), "arguments")
     for piece in ({"name": "f"}, {"arguments": "{"}, {"name": "f", "arguments": "}"}, {"more": 1}):
         called.add(piece)
-    assert json.loads(msgspec.json.encode(called.value())) == {"name": "f", "arguments": "{}", "more": 1}
+    assert json.loads(msgspec.json.encode(called.value(whole=False))) == {"name": "f", "arguments": "{}", "more": 1}
+
+
+@pytest.mark.parametrize("arguments", ["", " ", "{}", '{"a":1}', "5", None, {"a": 1}])
+def test_arguments_of_a_whole_answer(arguments: Any) -> None:
+    called = Called(Budget(100_000), "arguments")
+    called.add({"name": "f", "arguments": arguments})
+    assert called.value(whole=True) == called.value(whole=False)
+
+
+@pytest.mark.parametrize("arguments", ['{"a":', '{"a":1', "{}}", "f(x)", "\ud83d"])
+def test_half_the_arguments_are_no_whole_answer(arguments: str) -> None:
+    calls = Calls(Budget(100_000))
+    calls.add([{"index": 0, "id": "c", "function": {"name": "f", "arguments": arguments}}])
+    assert len(calls.value(whole=False)) == 1
+    with pytest.raises(UpstreamFailed, match="no JSON"):
+        calls.value(whole=True)
+
+
+def test_what_a_custom_tool_takes_is_any_text() -> None:
+    calls = Calls(Budget(100_000))
+    calls.add([{"index": 0, "id": "c", "type": "custom", "custom": {"name": "f", "input": '{"a":'}}])
+    assert calls.value(whole=True)[0]["custom"] == {"name": "f", "input": '{"a":'}

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from llmgate.errors import UpstreamFailed
 from tests.protocols.gather.gathered import CHAT, call_piece, gather
 from tests.protocols.translate.openai_streams import DONE, chunk, end, say, sse, think, tool
 
@@ -39,7 +40,7 @@ CASES: dict[str, tuple[list[Any], dict[str, Any]]] = {
         [
             chunk({"function_call": {"name": "f", "arguments": '{"a"'}}),
             chunk({"function_call": {"arguments": ":1}"}}),
-            DONE,
+            *end("function_call"),
         ],
         {"content": "", "function_call": FUNCTION},
     ),
@@ -71,11 +72,16 @@ def test_messages(name: str) -> None:
     assert message(*items) == ROLE | said
 
 
-def test_a_reason_that_was_not_told() -> None:
-    def reason(*items: Any) -> Any:
-        return gather(CHAT, sse(*items, DONE))["choices"][0]["finish_reason"]
+HALF = {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": '{"a":'}}]}
 
-    assert reason(say("a")) == "stop"
-    assert reason(call_piece(_WHOLE)) == "tool_calls"
-    assert reason(chunk({"tool_calls": []})) == "stop"
-    assert reason(chunk({"function_call": {"name": "f"}})) == "function_call"
+
+@pytest.mark.parametrize("reason", ["tool_calls", "stop", "function_call"])
+def test_half_a_call_is_no_answer_that_is_told_to_be_whole(reason: str) -> None:
+    for half in (HALF, {"function_call": {"name": "f", "arguments": '{"a":'}}):
+        with pytest.raises(UpstreamFailed, match="no JSON"):
+            message(chunk(half), *end(reason))
+
+
+@pytest.mark.parametrize("reason", ["length", "content_filter", "abort"])
+def test_half_a_call_of_an_answer_that_was_cut_short_is_what_the_server_answers_too(reason: str) -> None:
+    assert message(chunk(HALF), *end(reason))["tool_calls"][0]["function"]["arguments"] == '{"a":'

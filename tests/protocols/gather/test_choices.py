@@ -19,8 +19,6 @@ def test_the_end() -> None:
     assert reasons(say("a"), chunk({}, "length"), DONE) == ["length"]
     assert reasons(say("a", "stop")) == ["stop"]
     assert reasons(say("a", "weird"), say("b"), chunk({}, ""), DONE) == ["weird"]
-    assert reasons(say("a"), DONE) == ["stop"]
-    assert reasons(say("a", ""), DONE) == ["stop"]
 
 
 @pytest.mark.parametrize("items", [[say("a")], [say("a", "")], [told()], []])
@@ -29,19 +27,33 @@ def test_no_end(items: list[Any]) -> None:
         gather(CHAT, sse(*items))
 
 
-@pytest.mark.parametrize("items", [[DONE], [told(), DONE], [{"choices": "x"}, DONE], [{"choices": [5]}, DONE]])
-def test_no_choice_is_an_empty_one(items: list[Any]) -> None:
-    """As in a stream that is passed on: [DONE] alone is a regular end."""
-    message = {"role": "assistant", "content": ""}
-    assert gather(CHAT, sse(*items))["choices"] == [{"index": 0, "finish_reason": "stop", "message": message}]
-    assert gather(COMPLETIONS, sse(*items))["choices"] == [{"index": 0, "finish_reason": "stop", "text": ""}]
+NO_REASON = [
+    [DONE],
+    [told(), DONE],
+    [{"choices": "x"}, DONE],
+    [{"choices": [5]}, DONE],
+    [say("a"), DONE],
+    [say("a", ""), DONE],
+    [say("a"), chunk({}, None), told(), DONE],
+]
+
+
+@pytest.mark.parametrize("items", NO_REASON)
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
+def test_without_a_reason_there_is_no_answer(path: str, items: list[Any]) -> None:
+    """A stream that is passed on says no more than it was told; here a reason would have to be made up."""
+    with pytest.raises(UpstreamFailed, match="before the answer was complete"):
+        gather(path, sse(*items))
 
 
 def test_every_choice_must_have_ended() -> None:
     two = [{"choices": [{"index": index, "delta": {"content": text}}]} for index, text in ((1, "b"), (0, "a"))]
     with pytest.raises(UpstreamFailed):
         gather(CHAT, sse(*two, chunk({}, "stop")))
-    found = gather(CHAT, sse(*two, chunk({}, "stop"), DONE))
+    with pytest.raises(UpstreamFailed):
+        gather(CHAT, sse(*two, chunk({}, "stop"), DONE))
+    ends = [{"choices": [{"index": index, "finish_reason": "stop"}]} for index in (0, 1)]
+    found = gather(CHAT, sse(*two, *ends, DONE))
     assert [(choice["index"], choice["message"]["content"]) for choice in found["choices"]] == [(0, "a"), (1, "b")]
 
 

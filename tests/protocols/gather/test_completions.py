@@ -16,5 +16,6 @@ def test_text() -> None:
 
 
 def test_what_is_no_text() -> None:
-    found = gather(COMPLETIONS, sse({"choices": [{"text": None}, {"delta": {"content": "x"}}]}, DONE))
+    choices = [{"text": None}, {"delta": {"content": "x"}, "finish_reason": "stop"}]
+    found = gather(COMPLETIONS, sse({"choices": choices}, DONE))
     assert found["choices"] == [{"index": 0, "text": "", "finish_reason": "stop", "delta": {"content": "x"}}]

@@ -54,7 +54,8 @@ def test_what_is_beside_the_delta_belongs_to_the_message() -> None:
 
 def test_usage_is_that_of_both_ends() -> None:
     usage = {"output_tokens": 4, "input_tokens": 6, "cache_read_input_tokens": None, "server_tool_use": {"n": 1}}
-    stream = events(start(), {"type": "message_delta", "delta": {}, "usage": usage}, {"type": "message_stop"})
+    ended = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage}
+    stream = events(start(), ended, {"type": "message_stop"})
     found = gathering(MESSAGES)
     found.feed(stream)
     assert (found.output_tokens, found.input_tokens) == (4, 6)
@@ -71,7 +72,8 @@ def test_tokens_of_a_cache_count() -> None:
 
 def test_no_usage() -> None:
     found = gathering(MESSAGES)
-    found.feed(events(start(usage=None), {"type": "message_stop"}))
+    ended = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}
+    found.feed(events(start(usage=None), ended, {"type": "message_stop"}))
     assert (found.output_tokens, found.input_tokens) == (0, None)
     assert json.loads(found.end())["usage"] == {}
 
@@ -118,3 +120,25 @@ def test_each_block_counts() -> None:
     found = MessagesGathering(limit=20_000)
     found.feed(events(start(), *(event for index in range(20) for event in block(index, TEXT))))
     assert found.failed
+
+
+@pytest.mark.parametrize("deltas", [[], [{"stop_reason": None}], [{"stop_reason": ""}], [{}], [{"stop_reason": 5}]])
+def test_without_a_reason_there_is_no_message(deltas: list[dict[str, Any]]) -> None:
+    told = [{"type": "message_delta", "delta": delta, "usage": {"output_tokens": 1}} for delta in deltas]
+    with pytest.raises(UpstreamFailed, match="before the answer was complete"):
+        gather(MESSAGES, events(start(), *block(0, TEXT, SAY), *told, {"type": "message_stop"}))
+
+
+CALL = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
+HALF = {"type": "input_json_delta", "partial_json": '{"a":'}
+
+
+@pytest.mark.parametrize("reason", ["end_turn", "tool_use", "stop_sequence"])
+def test_half_a_call_is_no_message_that_is_told_to_be_whole(reason: str) -> None:
+    with pytest.raises(UpstreamFailed, match="no JSON"):
+        gather(MESSAGES, events(start(), *block(0, CALL, HALF), *stop(reason)))
+
+
+def test_half_a_call_of_a_message_that_was_cut_short_is_empty() -> None:
+    found = gather(MESSAGES, events(start(), *block(0, CALL, HALF), *stop("max_tokens")))
+    assert found["content"] == [CALL]
