@@ -1,31 +1,49 @@
-"""uvicorn's HTTP/1.1 protocol with four things that a gate cannot do without.
+"""uvicorn's HTTP/1.1 protocol with what a gate cannot do without. Invariants:
 
-- A second request on a connection whose first is not answered yet (pipelining) is dropped and the connection closes
+- The parser sees whole, checked heads and plainly framed bodies only, of one request at a time (RequestReader).
+- Reading never stops while a request waits: what comes too early (pipelining) is dropped, and the connection closes
   after the first answer. uvicorn would stop reading instead, and so never learn that the waiting client has left.
+- Every state but that of a request at work has a deadline: no first byte, half a head, nothing after an answer, and a
+  close whose client does not close. One timer serves them all. The body's deadline is that of whoever reads it.
+- A connection with unread input is not closed before its client had time to read the answer: the kernel would send a
+  reset, which can overtake it. Until then what comes is thrown away, for a bounded time and a bounded size.
 - `scope["extensions"]["llmgate.connection"]` is an `asgi.Connection`. Its `abort` closes at once: a plain close waits
   for ever for a client that has stopped reading, and an answer that breaks off must not look complete.
-- A request that offers an upgrade (Java's HttpClient and `curl --http2` offer h2c with every first one) is answered in
-  HTTP/1.1, as RFC 9110 7.8 allows: the parser would take its body for the other protocol.
-- A head is at most `HEAD_LIMIT` bytes long; beyond it the answer is 431 and the connection closes.
 """
 
 import asyncio
 import fcntl
-import re
 import struct
 import sys
 import termios
+import urllib.parse
+from collections.abc import Callable
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+import httptools
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from llmgate.core.bodies import Bodies
+from llmgate.errors import BadRequest, GateError, HeadTimeout, TooManyBodies
+from llmgate.protocols.request_reader import RequestReader
+from llmgate.protocols.wire_answer import wire_answer
 from llmgate.server.asgi import CONNECTION
+from llmgate.server.cycle import Cycle
 from llmgate.upstreams.peer import set_user_timeout, watch_peer
 
-HEAD_LIMIT = 64 * 1024
-_HEAD_TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+IDLE_SECONDS = 75.0
+"""How long a connection is kept for another request."""
 
-_OFFER = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
-_NO_OFFER = b"\r\nx-offer:"
+LINGER_SECONDS = 5.0
+LINGER_BYTES = 64 << 20
+"""A client that sends its whole body before it looks for an answer is let do so, up to the largest usual body."""
+HEAD_LINGER_BYTES = 1 << 20
+"""Nobody sends more of a head before it looks."""
+
+RETRY_SECONDS = 1
+
+_BLANK = (b"\r\n", b"\r", b"\n")
+"""What some clients send behind a body; it is no request."""
 
 
 class GateProtocol(HttpToolsProtocol):
@@ -33,47 +51,210 @@ class GateProtocol(HttpToolsProtocol):
 
     user_timeout: float | None = 60.0
     """Seconds without an acknowledgement after which the kernel gives a client up; None = the kernel's own."""
+    header_timeout: float | None = 10.0
+    """Seconds to the first byte of a new connection, and from there to the end of a head; None = no limit."""
+    bodies = Bodies(None)
+    """What all connections together hold."""
 
-    _pipelined = False
-    _head_bytes = 0
-    _in_head = False
+    cycle: Cycle | None  # type: ignore[assignment]
 
+    _held = 0
+    """Bytes of this request's body that count in `bodies`."""
+    _expects_continue = False
+    _has_dropped = False
+    """Something came before its time."""
+    _lingered: int | None = None
+    """Bytes thrown away since the last answer; None = the connection is not closing yet."""
+    _timer: asyncio.TimerHandle | None = None
     _watched = True
     """The kernel's user timeout is on."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._reader = RequestReader()
         raw = transport.get_extra_info("socket")
         if raw is not None:
             watch_peer(raw, user_timeout=self.user_timeout)
+        self._arm(self.header_timeout, transport.close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._arm(None)
+        self._release_body()
+        super().connection_lost(exc)
+
+    # ---- what comes
 
     def data_received(self, data: bytes) -> None:
-        if not self._is_answering:
-            data = _OFFER.sub(_NO_OFFER, data)
-        super().data_received(data)
-        if self._in_head:
-            self._head_bytes += len(data)
-            if self._head_bytes > HEAD_LIMIT:
-                self._refuse_head()
+        if self._lingered is not None:
+            self._throw_away(len(data))
+            return
+        if self._is_answering and self._reader.is_complete:
+            self._drop(data)
+            return
+        began_before = self._reader.has_half_a_head
+        try:
+            wanted, early = self._reader.feed(data)
+            if wanted:
+                self.parser.feed_data(wanted)
+        except GateError as error:
+            self.refuse(error)
+        except httptools.HttpParserInvalidMethodError:
+            unknown = BadRequest("llmgate: no path here takes this method (BAD_REQUEST)")
+            unknown.status = 501
+            self.refuse(unknown)
+        except httptools.HttpParserError:
+            self.refuse(BadRequest("llmgate: the request cannot be read (BAD_REQUEST)"))
+        else:
+            if early:
+                self._drop(early)
+            if self._reader.has_half_a_head and not began_before:
+                self._arm(self.header_timeout, self._time_out)
 
-    def _refuse_head(self) -> None:
-        if not self._is_answering:
-            self.transport.write(_HEAD_TOO_LONG)
-        self.transport.close()
+    def _drop(self, data: bytes) -> None:
+        """What comes before the answer is there belongs to no request; a blank line is none."""
+        if data not in _BLANK and self.cycle is not None:
+            self.cycle.keep_alive = False
+            self._has_dropped = True
+
+    def _time_out(self) -> None:
+        self.refuse(HeadTimeout("llmgate: the head of the request did not arrive in time (HEAD_TIMEOUT)"))
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self.scope["extensions"] = {CONNECTION: self}  # type: ignore[dict-item]
-        self._in_head, self._head_bytes = True, 0
+        self._arm(None)
         self._leave_to_kernel(True)
-        if self._is_answering:
-            self._pipelined = True
-            self.cycle.keep_alive = False
+
+    def on_headers_complete(self) -> None:
+        version = self.parser.get_http_version()
+        path, _, query = self.url.partition(b"?")
+        plain = path.decode("ascii")
+        self.scope["method"] = self.parser.get_method().decode("ascii")
+        self.scope["http_version"] = version
+        self.scope["path"] = urllib.parse.unquote(plain) if "%" in plain else plain
+        self.scope["raw_path"] = path
+        self.scope["query_string"] = query
+        self.cycle = Cycle(
+            scope=self.scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=False,
+            default_headers=[],
+            message_event=asyncio.Event(),
+            expect_100_continue=self.expect_100_continue and version != "1.0",
+            keep_alive=self.parser.should_keep_alive(),
+            on_response=self.on_response_complete,
+        )
+        self._start_asgi_task(self.cycle, self.app)
+
+    def on_body(self, body: bytes) -> None:
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete or self._lingered is not None:
+            return
+        self._held += len(body)
+        if not self.bodies.take(len(body)):
+            self.refuse(TooManyBodies("llmgate: too many requests are held in memory (TOO_MANY_BODIES)"))
+            return
+        cycle.body += body
+        if len(cycle.body) > HIGH_WATER_LIMIT:
+            self.flow.pause_reading()
+        cycle.message_event.set()
+
+    def on_message_complete(self) -> None:
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            cycle.more_body = cycle.waiting_for_100_continue = False
+            cycle.message_event.set()
+
+    # ---- the answer and the end
 
     @property
     def _is_answering(self) -> bool:
-        cycle: RequestResponseCycle | None = self.cycle
-        return cycle is not None and not cycle.response_complete
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def on_response_complete(self) -> None:
+        self.server_state.total_requests += 1
+        self._release_body()
+        if self.unsent:
+            self._leave_to_kernel(False)
+        if self.transport.is_closing() or self.cycle is None:
+            return
+        if self.cycle.keep_alive and self._reader.is_complete:
+            self._reader.next()
+            self.flow.resume_reading()
+            self._arm(IDLE_SECONDS, self.transport.close)
+        elif self._reader.is_complete and not self._has_dropped:
+            self.transport.close()
+        else:
+            self._linger()
+
+    def refuse(self, error: GateError) -> None:
+        """Ends what is there with this answer, unless another one has begun, and closes."""
+        if self._lingered is not None or self.transport.is_closing():
+            return
+        has_begun = False
+        if self.cycle is not None and not self.cycle.response_complete:
+            has_begun = self.cycle.response_started
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if has_begun:
+            self.transport.abort()
+            return
+        self._release_body()
+        self.transport.write(wire_answer(error, RETRY_SECONDS if isinstance(error, TooManyBodies) else None))
+        self._linger()
+
+    def _linger(self) -> None:
+        """The answer is written: gives its client time to read it."""
+        self._lingered = 0
+        self.flow.resume_reading()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._wait_for_close(self.unsent)
+
+    def _wait_for_close(self, unsent: int) -> None:
+        self._arm(LINGER_SECONDS, lambda: self._end_linger(unsent))
+
+    def _end_linger(self, unsent_before: int) -> None:
+        """A client that still takes some of the answer is not late."""
+        if 0 < (unsent := self.unsent) < unsent_before:
+            self._wait_for_close(unsent)
+        else:
+            self.transport.abort()
+
+    def _throw_away(self, size: int) -> None:
+        self._lingered = (self._lingered or 0) + size
+        if self._lingered > (HEAD_LINGER_BYTES if self._reader.is_in_head else LINGER_BYTES):
+            self.transport.abort()
+
+    def shutdown(self) -> None:
+        """The server stops: closes when the answer that is under way is written, at once where there is none."""
+        if self._is_answering and self.cycle is not None and not self.cycle.disconnected:
+            self.cycle.keep_alive = False
+        else:
+            self.transport.close()
+
+    def abort(self) -> None:
+        """See asgi.Connection."""
+        if self._is_answering and self.cycle is not None:
+            self.cycle.disconnected = True  # as it will be when that is told: an answer without an end is no fault now
+        self.transport.abort()
+
+    def _release_body(self) -> None:
+        self.bodies.give(self._held)
+        self._held = 0
+
+    def _arm(self, seconds: float | None, then: Callable[[], object] | None = None) -> None:
+        """The one deadline that holds now; None = there is none."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if seconds is not None and then is not None:
+            self._timer = self.loop.call_later(seconds, then)
+
+    # ---- how much is on its way
 
     @property
     def is_behind(self) -> bool:
@@ -96,20 +277,9 @@ class GateProtocol(HttpToolsProtocol):
         """See asgi.Connection."""
         await self.flow.drain()
 
-    def abort(self) -> None:
-        """See asgi.Connection."""
-        if self._is_answering:
-            self.cycle.disconnected = True  # as it will be when that is told: an answer without an end is no fault now
-        self.transport.abort()
-
     def pause_writing(self) -> None:
         self._leave_to_kernel(False)
         super().pause_writing()
-
-    def on_response_complete(self) -> None:
-        if self.unsent:
-            self._leave_to_kernel(False)
-        super().on_response_complete()
 
     def _leave_to_kernel(self, watched: bool) -> None:
         """A client that reads slowly is not gone, but the kernel gives it up: it counts from the moment in which the
@@ -120,16 +290,3 @@ class GateProtocol(HttpToolsProtocol):
             raw = self.transport.get_extra_info("socket")
             if raw is not None and raw.fileno() >= 0:
                 set_user_timeout(raw, self.user_timeout if watched else None)
-
-    def on_headers_complete(self) -> None:
-        self._in_head = False
-        if not self._pipelined:
-            super().on_headers_complete()
-
-    def on_body(self, body: bytes) -> None:
-        if not self._pipelined:
-            super().on_body(body)
-
-    def on_message_complete(self) -> None:
-        if not self._pipelined:
-            super().on_message_complete()

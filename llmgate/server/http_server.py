@@ -1,27 +1,54 @@
-"""uvicorn's server without its own main loop, signals and binding: started on our sockets, stopped when we say so."""
+"""uvicorn's server without its main loop, signals, binding and accepting: on our sockets, stopped when we say so."""
 
+import asyncio
 import socket
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import uvicorn
 from starlette.types import ASGIApp
 
+from llmgate.core.bodies import Bodies
+from llmgate.server.doorman import Doorman
 from llmgate.server.http_protocol import GateProtocol
 
-KEEP_ALIVE_SECONDS = 75
 GONE_SECONDS = 60.0
 GONE_MARGIN_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class WireLimits:
+    """What one server allows its clients; None = no limit."""
+
+    header_timeout: float | None = 10.0
+    """Seconds to the first byte of a connection, and from there to the end of a head."""
+    max_connections: int = 20_000
+    max_bodies: int | None = None
+    """Bytes of all request bodies that are held at once."""
 
 
 class HttpServer:
     """One ASGI application on listening sockets. It wakes up for nothing while nobody asks."""
 
-    def __init__(self, app: ASGIApp, sockets: Sequence[socket.socket], stall_seconds: float | None = None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        sockets: Sequence[socket.socket],
+        stall_seconds: float | None = None,
+        limits: WireLimits | None = None,
+        protocol: type[GateProtocol] = GateProtocol,
+    ) -> None:
         """`stall_seconds`: how long a client may take nothing; the kernel must not give it up before."""
-        self._sockets = list(sockets)
+        limits = limits or WireLimits()
+        own = {
+            "user_timeout": user_timeout(stall_seconds),
+            "header_timeout": limits.header_timeout,
+            "bodies": Bodies(limits.max_bodies),
+        }
+        self._protocol: type[GateProtocol] = type("ClientProtocol", (protocol,), own)
         config = uvicorn.Config(
             app,
-            http=type("ClientProtocol", (GateProtocol,), {"user_timeout": user_timeout(stall_seconds)}),
+            http=self._protocol,
             ws="none",
             lifespan="off",
             interface="asgi3",
@@ -30,25 +57,36 @@ class HttpServer:
             proxy_headers=False,
             server_header=False,
             date_header=False,
-            timeout_keep_alive=KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=1,
-            backlog=4096,
         )
         config.load()
         self._server = uvicorn.Server(config)
+        self._server.servers = []
         self._server.lifespan = config.lifespan_class(config)
+        state = self._server.server_state
+        self._doorman = Doorman(sockets, self._make_protocol, lambda: len(state.connections), limits.max_connections)
+
+    def _make_protocol(self) -> asyncio.Protocol:
+        protocol: asyncio.Protocol = self._server.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self._server.config, server_state=self._server.server_state, app_state={}
+        )
+        return protocol
+
+    def set_stall(self, stall_seconds: float | None) -> None:
+        """For connections that come from now on."""
+        self._protocol.user_timeout = user_timeout(stall_seconds)
 
     async def start(self) -> None:
-        await self._server.startup(sockets=self._sockets)
+        self._doorman.open()
 
     def close_listeners(self) -> None:
         """Takes no new connection; those that stand go on."""
-        for server in self._server.servers:
-            server.close()
+        self._doorman.close()
 
     async def stop(self) -> None:
         """Closes what is idle at once and the rest after a second."""
-        await self._server.shutdown(sockets=self._sockets)
+        self._doorman.close()
+        await self._server.shutdown()
 
 
 def user_timeout(stall_seconds: float | None) -> float | None:

@@ -14,7 +14,7 @@ from tests.server.house import House
 
 REQUEST = post(MESSAGES, request_body("m"))
 SECOND = post(MESSAGES, request_body("m", second=True))
-HEALTH = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
+HEALTH = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
 
 
 @pytest.mark.parametrize("leave", ["fin", "reset"])
@@ -162,7 +162,8 @@ async def test_a_head_that_is_too_long_is_refused(house: House, begin: bytes) ->
     client.send(begin)
     line = b"a: b\r\n" if begin.endswith(b"\r\n") else b"aaaa"
     client.send(line * (70_000 // len(line)))
-    assert b"431 Request Header Fields Too Large" in await client.wait_closed()
+    status = b"414" if begin == b"GET /" else b"431"
+    assert (await client.wait_closed()).startswith(b"HTTP/1.1 " + status)
     assert house.figures.waiting == house.figures.running == 0
 
 

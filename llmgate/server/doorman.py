@@ -1,0 +1,117 @@
+"""Accepts connections on listening sockets, up to a number; whoever comes then is told, and closed.
+
+We accept by ourselves, since a loop's own server takes all that wait in one go, before any protocol can say no: that
+ends in EMFILE, of which asyncio's writes thousands of lines and uvloop's drops connections without a word. Should files
+run out all the same, accepting rests for a moment; what has connected waits in the kernel.
+"""
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llmgate.core.capacity import SURPLUS
+from llmgate.server.drive import Drive
+from llmgate.server.surplus import Surplus
+
+logger = logging.getLogger("llmgate")
+
+AT_ONCE = 64
+"""Connections accepted before others in the loop have their turn."""
+REST_SECONDS = 0.1
+QUIET_SECONDS = 60.0
+"""At least that lies between two lines of the same kind in the log."""
+
+_NO_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class Doorman:
+    """Begins with `open`, ends with `close`, which closes the listening sockets too."""
+
+    def __init__(
+        self,
+        sockets: Sequence[socket.socket],
+        make_protocol: Callable[[], asyncio.Protocol],
+        count: Callable[[], int],
+        limit: int,
+    ) -> None:
+        """`count()` is how many connections stand; at `limit` nobody else gets in."""
+        self._sockets = list(sockets)
+        self._make_protocol = make_protocol
+        self._count = count
+        self._limit = limit
+        self._arriving = 0
+        """Accepted, and not told to the protocol yet."""
+        self._surplus = Surplus(SURPLUS)
+        self._rests: list[asyncio.TimerHandle] = []
+        self._told: dict[str, float] = {}
+
+    def open(self) -> None:
+        """Begins to accept."""
+        for listening in self._sockets:
+            listening.setblocking(False)
+            self._listen(listening)
+
+    def close(self) -> None:
+        """Accepts nobody any more. Those who came in stay."""
+        loop = asyncio.get_running_loop()
+        for listening in self._sockets:
+            if listening.fileno() >= 0:
+                loop.remove_reader(listening)
+            listening.close()
+        for rest in self._rests:
+            rest.cancel()
+        self._sockets.clear()
+        self._rests.clear()
+        self._surplus.close()
+
+    def _listen(self, listening: socket.socket) -> None:
+        asyncio.get_running_loop().add_reader(listening, self._accept, listening)
+
+    def _accept(self, listening: socket.socket) -> None:
+        turned_away = 0
+        for _ in range(AT_ONCE):
+            try:
+                raw = listening.accept()[0]
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._rest(listening, error)
+                return
+            raw.setblocking(False)
+            if self._count() + self._arriving < self._limit:
+                self._let_in(raw)
+                continue
+            self._tell("connections", "max_connections is reached (%d): others are turned away", self._limit)
+            self._surplus.take(raw)
+            turned_away += 1
+            if turned_away == SURPLUS:  # they get a turn of the loop in which to be read
+                return
+
+    def _let_in(self, raw: socket.socket) -> None:
+        self._arriving += 1
+
+        def came(_: Any, error: Exception | None) -> None:
+            self._arriving -= 1
+            if error is not None:
+                raw.close()
+
+        Drive(asyncio.get_running_loop().connect_accepted_socket(self._make_protocol, raw), came)
+
+    def _rest(self, listening: socket.socket, error: OSError) -> None:
+        """Whatever it is, it must not be met again at once."""
+        reason = errno.errorcode.get(error.errno or 0, "error")
+        hint = "; raise the limit on open files" if error.errno in _NO_FILES else ""
+        self._tell(reason, "no connection can be accepted now (%s)%s", reason, hint)
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(listening)
+        self._rests = [rest for rest in self._rests if rest.when() > loop.time()]
+        self._rests.append(loop.call_later(REST_SECONDS, self._listen, listening))
+
+    def _tell(self, kind: str, text: str, *values: object) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._told.get(kind, -QUIET_SECONDS) >= QUIET_SECONDS:
+            self._told[kind] = now
+            logger.warning(text, *values)

@@ -1,0 +1,65 @@
+"""F57: of everything that could be two requests, the server behind the gate sees one or none."""
+
+import pytest
+from gateprocess import GateProcess
+from hands import Hands, is_question
+from puppet import Request
+from rawclient import Client
+
+from tests.e2e.front.smuggling import BODY, REFUSED, TAKEN
+
+
+def seen(hands: Hands) -> list[Request]:
+    """What arrived at the server but for the gate's own questions; every byte that came belongs to one of them."""
+    for connection in hands.connections:
+        assert connection._read_to == len(connection.received), connection.received
+    return [request for request in hands.requests if not is_question(request)]
+
+
+async def ask_plainly(gate: GateProcess, hands: Hands) -> None:
+    """A request like others goes through; what was sent to the server before it has arrived with it."""
+    client = await gate.ask("one", stream=False, metadata={"user_id": "last"})
+    turn = await hands.turn()
+    assert turn.fields["metadata"] == {"user_id": "last"}
+    await turn.complete()
+    await client.json()
+
+
+def pieces_of(data: bytes, size: int) -> list[bytes]:
+    return [data[at : at + size] for at in range(0, len(data), size)]
+
+
+@pytest.mark.parametrize("size", [1 << 20, 7])
+@pytest.mark.parametrize("data", REFUSED.values(), ids=REFUSED)
+async def test_f57_what_can_be_misunderstood_reaches_no_server(
+    gate: GateProcess, hands: Hands, data: bytes, size: int
+) -> None:
+    client = await Client.connect(gate.port)
+    for piece in pieces_of(data, size):
+        client.send(piece)
+    answer = await client.wait_closed()
+    assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert b"\r\nconnection: close\r\n" in answer
+    assert answer.count(b"HTTP/1.1 400 ") == 1
+    await ask_plainly(gate, hands)
+    assert len(seen(hands)) == 1
+    assert hands.untaken == 0
+
+
+@pytest.mark.parametrize("size", [1 << 20, 7])
+@pytest.mark.parametrize("data", TAKEN.values(), ids=TAKEN)
+async def test_f57_what_is_only_odd_is_one_request(gate: GateProcess, hands: Hands, data: bytes, size: int) -> None:
+    client = await Client.connect(gate.port)
+    for piece in pieces_of(data, size):
+        client.send(piece)
+    turn = await hands.turn()
+    assert turn.request.body == BODY
+    lower = turn.request.head.lower()
+    assert lower.count(b"content-length:") == lower.count(b"\r\nhost:") == 1
+    assert b"transfer-encoding" not in lower.replace(b"x-transfer-encoding", b"").replace(b"transfer_encoding", b"")
+    await turn.complete()
+    assert (await client.head()).status == 200
+    assert (await client.wait_closed()).count(b"HTTP/1.1 ") == 0
+    await ask_plainly(gate, hands)
+    assert len(seen(hands)) == 2
+    assert hands.untaken == 0
