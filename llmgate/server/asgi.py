@@ -2,18 +2,23 @@
 
 import asyncio
 import secrets
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeVar
 
 from starlette.types import Receive, Scope
 
+from llmgate.core.access import ANYBODY, Access
 from llmgate.errors import BodyTimeout, BodyTooLarge
 
 Header = tuple[bytes, bytes]
 Headers = Mapping[bytes, bytes]
+T = TypeVar("T")
 
 JSON = (b"content-type", b"application/json")
 
+
+ACCESS = "llmgate.access"
+"""The name in a scope of what the door found."""
 
 CONNECTION = "llmgate.connection"
 """The name in `scope["extensions"]` of the client's Connection."""
@@ -61,10 +66,24 @@ def new_request_id() -> str:
     return "req_" + secrets.token_hex(8)
 
 
+def access_of(scope: Scope) -> Access:
+    """What the door found of this request."""
+    found: Access = scope.get(ACCESS, ANYBODY)
+    return found
+
+
 def peer_of(scope: Scope) -> str:
-    """Address of the client's socket, "host:port"; "unix" where it has none."""
-    client = scope.get("client")
-    return f"{client[0]}:{client[1]}" if client else "unix"
+    """Whoever asks: "host:port" of the client's socket, the address that a trusted proxy told, or "unix"."""
+    return access_of(scope).peer
+
+
+LARGE_BODY = 256 * 1024
+"""Bytes of a body beyond which reading it takes milliseconds, in which the loop could do other things."""
+
+
+async def read_aside(read: Callable[[bytes], T], body: bytes) -> T:
+    """`read(body)`, of a large body in another thread."""
+    return read(body) if len(body) <= LARGE_BODY else await asyncio.to_thread(read, body)
 
 
 async def read_body(headers: Headers, receive: Receive, limit: int, seconds: float | None) -> bytes:
