@@ -5,7 +5,7 @@ at the moment the view was made (`Status.now_ms` on the same clock), so a viewer
 Unknown fields are ignored when decoding, so that an older viewer reads a newer daemon.
 """
 
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
@@ -16,6 +16,23 @@ UPSTREAM_STATES = ("idle", "ok", "full", "paused", "closed", "down")
 request, and the queue is kept (the gate is held) unless the settings say otherwise."""
 
 REQUEST_STATES = ("waiting", "running", "draining", "done")
+WantedState = Literal["live", "all", "waiting", "running", "draining", "done"]
+
+_LARGEST_COUNT = (1 << 31) - 1
+_LONGEST_SECONDS = 10 * 365 * 86400
+MaxConcurrent = Annotated[
+    int, msgspec.Meta(ge=0, le=_LARGEST_COUNT, description="a whole number, 0 (not gated) or more")
+]
+MaxQueued = Annotated[
+    Annotated[int, msgspec.Meta(ge=0, le=_LARGEST_COUNT)] | None,
+    msgspec.Meta(description="a whole number, 0 (refuse at once when busy) or more, or null (no limit)"),
+]
+QueueTimeout = Annotated[
+    Annotated[float, msgspec.Meta(ge=0, le=_LONGEST_SECONDS)] | None,
+    msgspec.Meta(description="a number of seconds, at most ten years, or 0 or null (for ever)"),
+]
+Named = Annotated[str, msgspec.Meta(description="a text")]
+Few = Annotated[int, msgspec.Meta(ge=1, le=_LARGEST_COUNT, description="a whole number, 1 or more")]
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +55,8 @@ class RequestView(View, frozen=True, kw_only=True):
     client: str = ""
     session: str = ""
     purpose: str = ""
+    key: str = ""
+    """Name of the key that it came with; "" where none is asked."""
     peer: str = ""
     body_bytes: int = 0
     arrived_at: str = ""
@@ -49,6 +68,8 @@ class RequestView(View, frozen=True, kw_only=True):
     ended_ms: int | None = None
     deadline_ms: int | None = None
     """The daemon's clock at which waiting ends with QUEUE_TIMEOUT; None = never."""
+    eta_ms: int | None = None
+    """While it waits: an estimate of the time from `now_ms` until it gets a slot; None where there is none."""
     output_tokens: int = 0
     """Counted from the answer's own events while it runs, from the server's usage once that is known."""
     outcome: str | None = None
@@ -93,6 +114,10 @@ class UpstreamView(View, frozen=True, kw_only=True):
     queue_timeout: int = 0
     failed: int = 0
     """Requests that ended upstream_error, upstream_timeout or upstream_down."""
+    starts_ms: list[int] = []
+    """The daemon's clock when those at positions 1, 2, ... will get their slots, the first few; [] = no estimate."""
+    pace_ms: float = 0.0
+    """Time between two starts behind those."""
     rate: float = 0.0
     """Requests ended per second, over the last minute."""
     detail: str = ""
@@ -101,6 +126,14 @@ class UpstreamView(View, frozen=True, kw_only=True):
     """What lasts and is not as it should be, a sentence each."""
     endpoints: list[EndpointView] = []
     """Where there are several, in the order of the settings."""
+
+    def eta_ms(self, position: int, now_ms: int) -> int | None:
+        """An estimate of the time until position 1, 2, ... gets its slot; None where there is none."""
+        if not self.starts_ms:
+            return None
+        beyond = max(0, position - len(self.starts_ms))
+        start = self.starts_ms[min(position, len(self.starts_ms)) - 1]
+        return max(0, round(start + beyond * self.pace_ms) - now_ms)
 
     @property
     def remarks(self) -> str:
@@ -127,6 +160,8 @@ class Status(View, frozen=True, kw_only=True):
     """Path of the settings file, or ""."""
     socket: str
     upstreams: list[UpstreamView]
+    may_act: bool = True
+    """Whether who asks may change something here, by the uid at the other end of the socket."""
 
 
 class Requests(View, frozen=True, kw_only=True):
@@ -135,6 +170,174 @@ class Requests(View, frozen=True, kw_only=True):
     schema: int = SCHEMA
     now_ms: int
     requests: list[RequestView]
+
+
+class Upstreams(View, frozen=True, kw_only=True):
+    """The answer of GET /v1/upstreams."""
+
+    schema: int = SCHEMA
+    now_ms: int
+    upstreams: list[UpstreamView]
+
+
+class UpstreamAnswer(View, frozen=True, kw_only=True):
+    """One upstream as it is now: the answer of GET /v1/upstreams/NAME, pause, resume and drain."""
+
+    schema: int = SCHEMA
+    now_ms: int
+    upstream: UpstreamView
+    changed: bool = False
+    """What was asked made a difference: pausing what is paused makes none."""
+
+
+class LimitsView(View, frozen=True, kw_only=True):
+    """The limits of an upstream, under the names that they have in the settings."""
+
+    max_concurrent: int
+    """0 = not gated; of several endpoints: no bound on all together."""
+    max_queued: int | None = None
+    """None = no limit."""
+    queue_timeout: float | None = None
+    """Seconds; None = for ever."""
+
+
+class LimitsAnswer(View, frozen=True, kw_only=True):
+    """The answer of PATCH /v1/upstreams/NAME: what the limits were, and are until the next start or reload."""
+
+    schema: int = SCHEMA
+    now_ms: int
+    upstream: str
+    old: LimitsView
+    new: LimitsView
+    note: str = ""
+    """What an operator should know of this change, a sentence; "" mostly."""
+
+
+class LimitsChange(View, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of PATCH /v1/upstreams/NAME: at least one limit; those that are left out stay."""
+
+    max_concurrent: MaxConcurrent | msgspec.UnsetType = msgspec.UNSET
+    max_queued: MaxQueued | msgspec.UnsetType = msgspec.UNSET
+    queue_timeout: QueueTimeout | msgspec.UnsetType = msgspec.UNSET
+
+
+LimitsBody = Annotated[LimitsChange, msgspec.Meta(extra_json_schema={"minProperties": 1})]
+
+
+class RequestsQuery(View, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What GET /v1/requests may be asked for; what is left out does not matter."""
+
+    state: Annotated[
+        WantedState, msgspec.Meta(description=f"one of {', '.join(get_args(WantedState))} (live = all but done)")
+    ] = "live"
+    upstream: Named | msgspec.UnsetType = msgspec.UNSET
+    client: Named | msgspec.UnsetType = msgspec.UNSET
+    session: Named | msgspec.UnsetType = msgspec.UNSET
+    """The whole of it, or its beginning."""
+    model: Named | msgspec.UnsetType = msgspec.UNSET
+    limit: Few | msgspec.UnsetType = msgspec.UNSET
+    """At most so many: those who run next first, then those that run, then the newest that ended."""
+
+
+class ReadyQuery(View, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of GET /readyz."""
+
+    upstream: Named | msgspec.UnsetType = msgspec.UNSET
+
+
+class Step(View, frozen=True, kw_only=True):
+    """One thing that happened to a request."""
+
+    number: int
+    """That of the event."""
+    offset_ms: int
+    """Since its arrival."""
+    kind: str
+    """As EventView.kind; "position" where its place in the line changed."""
+    text: str = ""
+    position: int | None = None
+    """Where it stood then; None where it did not wait, or that is not known any more."""
+
+
+class RequestDetail(View, frozen=True, kw_only=True):
+    """The answer of GET /v1/requests/ID, of DELETE on it and of its move."""
+
+    schema: int = SCHEMA
+    now_ms: int
+    request: RequestView
+    position: int | None = None
+    """1 = next to run; None where it does not wait."""
+    depth: int = 0
+    """How many wait at its upstream."""
+    eta_ms: int | None = None
+    """An estimate of the time until it gets a slot; None where there is none."""
+    journey: list[Step] = []
+    """Oldest first, as far as its events are still kept."""
+    of_session: list[RequestView] = []
+    """Other requests of the same session, the newest first; at most 20."""
+
+
+class ConfigValue(View, frozen=True, kw_only=True):
+    """One setting as it is in force."""
+
+    key: str
+    """As in the file, such as "upstreams.reasoning.max_concurrent"."""
+    value: Any
+    """As it is written in a settings file; secrets are "********"."""
+    origin: str
+    """"FILE:LINE", "environment variable NAME", "command line" or "default"; "" where that is not known."""
+    reload: str
+    """"live": a reload takes a change on; "restart": only a new start does."""
+
+
+class Config(View, frozen=True, kw_only=True):
+    """The answer of GET /v1/config."""
+
+    schema: int = SCHEMA
+    file: str
+    """Path of the settings file, or ""."""
+    values: list[ConfigValue]
+
+
+class ConfigChange(View, frozen=True, kw_only=True):
+    """One setting that differs after a reload."""
+
+    key: str
+    old: Any = None
+    new: Any = None
+    """As ConfigValue.value; None where the key is not there."""
+    reload: str
+    """"live": it is in force; "restart": it waits for a new start."""
+
+
+class Reloaded(View, frozen=True, kw_only=True):
+    """The answer of POST /v1/reload. With an `error` nothing has changed."""
+
+    schema: int = SCHEMA
+    changed: list[ConfigChange] = []
+    error: str = ""
+    """Why the settings cannot be used, a line for each thing that is wrong; "" = they are in force."""
+    warnings: list[str] = []
+
+
+class Health(View, frozen=True, kw_only=True):
+    """The answer of GET /healthz and GET /readyz."""
+
+    status: str
+    """"ok", or why it is not ready."""
+
+
+class Fault(View, frozen=True, kw_only=True):
+    """What is inside of an ErrorAnswer."""
+
+    code: str
+    message: str
+
+
+class ErrorAnswer(View, frozen=True, kw_only=True):
+    """Every answer whose status is 400 or above."""
+
+    error: Fault
 
 
 class EventView(View, frozen=True, kw_only=True):
@@ -158,13 +361,18 @@ class EventView(View, frozen=True, kw_only=True):
     client: str = ""
     session: str = ""
     purpose: str = ""
+    key: str = ""
+    """Name of the key that its request came with."""
+    by: str = ""
+    """Who had it done: "uid 1000 (alice)" for an operator on this socket; "" for the rest."""
 
 
 class FeedItem(View, frozen=True, kw_only=True):
     """One line of GET /v1/events (as the `data` of a server-sent event).
 
     type "snapshot": `status`, `requests` (waiting, running, draining) and `events` (the newest, oldest first) are all.
-    type "event": `event` happened; `upstream` and `request` are what they are after it (replace what you had).
+    type "event": `event` happened; `upstream` and `request` are what they are after it (replace what you had). Of what
+    a watcher missed who comes back `request` is as it is now, and `upstream` follows in a "progress" item.
     type "progress": once a second while a watcher is there: `upstreams` and `requests` that changed without an event.
     """
 

@@ -1,115 +1,113 @@
-"""The operator's side: the admin API on its Unix socket (types in adminapi.py). This issue's paths only look."""
+"""The operator's side: the admin API on its Unix socket. The paths stand in admin_table.py, the types in adminapi.py.
 
-import asyncio
-from collections.abc import Callable
+Who may connect is for the socket's mode to say. Of those some may only look: whose uid is among `read_only_uids`, and
+whoever the kernel does not tell. Every error is an adminapi.ErrorAnswer.
+"""
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+import logging
+from collections.abc import Collection, Mapping
+from urllib.parse import parse_qsl
+
+import msgspec
 from starlette.types import Receive, Scope, Send
 
-from llmgate.adminapi import REQUEST_STATES, Requests, RequestView, Status, encode
-from llmgate.server.asgi import CONNECTION
-from llmgate.server.listener import Listener
+from llmgate.adminapi import ErrorAnswer, View, encode
+from llmgate.adminapi import Fault as FaultView
+from llmgate.errors import GateError
+from llmgate.server.admin_events import EventStream
+from llmgate.server.admin_openapi import make_document
+from llmgate.server.admin_operator import Operator
+from llmgate.server.admin_peer import Peer
+from llmgate.server.admin_protocol import PEER
+from llmgate.server.admin_route import Answer, Call, Fault, MayNot, Route, WrongMethod, find, read_body, read_query
+from llmgate.server.admin_table import EVENTS, ROUTES
+from llmgate.server.asgi import ClientLeft, headers_of
+from llmgate.server.asgi import read_body as read_bytes
 from llmgate.telemetry.feed import Feed
 
-ALIVE_SECONDS = 5.0
-_ALIVE = b": alive\n\n"
+logger = logging.getLogger("llmgate")
+
+BODY_LIMIT = 64 * 1024
+BODY_SECONDS = 10.0
+_MOST_PARAMETERS = 32
 
 
-class Looking:
-    """What the admin API shows, as functions of now."""
-
-    def __init__(
-        self, *, status: Callable[[], Status], requests: Callable[[bool], list[RequestView]], now_ms: Callable[[], int]
-    ) -> None:
-        """`requests(recent)` gives the live ones in dispatch order, with `recent` also those that ended."""
-        self.status = status
-        self.requests = requests
-        self.now_ms = now_ms
-
-
-def admin_app(looking: Looking, feed: Feed) -> Starlette:
+class AdminApp:
     """The ASGI application of the admin socket."""
 
-    async def get_status(_: Request) -> Response:
-        return _json(encode(looking.status()))
-
-    async def get_requests(request: Request) -> Response:
-        state, upstream = request.query_params.get("state"), request.query_params.get("upstream")
-        if state not in (None, "all", *REQUEST_STATES):
-            raise HTTPException(400, f"state is one of all, {', '.join(REQUEST_STATES)}")
-        if upstream is not None and upstream not in {view.name for view in looking.status().upstreams}:
-            raise HTTPException(404, f"there is no upstream {upstream!r}")
-        views = looking.requests(state in ("all", "done"))
-        found = [
-            view
-            for view in views
-            if (state in (None, "all") or view.state == state) and upstream in (None, view.upstream)
-        ]
-        return _json(encode(Requests(now_ms=looking.now_ms(), requests=found)))
-
-    async def get_health(_: Request) -> Response:
-        return JSONResponse({"status": "ok"})
-
-    return Starlette(
-        routes=[
-            Route("/v1/status", get_status),
-            Route("/v1/requests", get_requests),
-            Route("/v1/events", EventStream(feed)),
-            Route("/healthz", get_health),
-        ],
-        exception_handlers={HTTPException: _answer_error},
-    )
-
-
-class EventStream:
-    """GET /v1/events: an endless event stream, written item by item; a watcher that is cut is closed."""
-
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, operator: Operator, feed: Feed, read_only_uids: Collection[int] = ()) -> None:
+        self._operator = operator
         self._feed = feed
+        self._read_only = frozenset(read_only_uids)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] != "GET":
-            await _error(405, "this path takes GET only")(scope, receive, send)
-            return
-        async with asyncio.TaskGroup() as tasks:
-            writing = tasks.create_task(self._write(send))
-            with Listener(receive, writing.cancel):
-                await asyncio.wait([writing])
-        scope["extensions"][CONNECTION].abort()
-
-    async def _write(self, send: Send) -> None:
-        """Until it is cancelled: because the watcher left, or does not keep up."""
-        task = asyncio.current_task()
-        watcher = self._feed.watch(task.cancel if task is not None else _nothing)
         try:
-            headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
-            while True:
-                item = await watcher.wait_next(ALIVE_SECONDS)
-                body = _ALIVE if item is None else b"id: %d\ndata: %b\n\n" % item
-                await send({"type": "http.response.body", "body": body, "more_body": True})
-        finally:
-            self._feed.leave(watcher)
+            route, target = find(ROUTES, scope["method"], scope["path"])
+            if route.path == EVENTS:
+                self._read_query(route, scope)
+                await EventStream(self._feed, may_act=self._may_act(_peer(scope)))(scope, receive, send)
+                return
+            answer = await self._answer(route, target, scope, receive)
+        except ClientLeft:
+            return
+        except Exception as error:
+            answer, headers = _explain(error)
+            await _send(send, answer, headers)
+        else:
+            await _send(send, answer)
+
+    async def _answer(self, route: Route, target: str, scope: Scope, receive: Receive) -> Answer:
+        peer = _peer(scope)
+        may_act = self._may_act(peer)
+        if route.level == "act" and not may_act:
+            raise MayNot(f"{await peer.name()} may look here, but not act: see admin.read_only_uids in the settings")
+        query, body = self._read_query(route, scope), None
+        if route.method != "GET":
+            data = await read_bytes(headers_of(scope), receive, BODY_LIMIT, BODY_SECONDS)
+            body = read_body(data, route.body) if route.body is not None else None
+        if route.handle is None:
+            return Answer(self._document())
+        by = await peer.name() if route.level == "act" else ""
+        call = Call(by=by, may_act=may_act, target=target, query=query, body=body)
+        found = await route.handle(self._operator, call)
+        return Answer(encode(found)) if isinstance(found, View) else found
+
+    def _may_act(self, peer: Peer) -> bool:
+        return peer.uid is not None and peer.uid not in self._read_only
+
+    def _read_query(self, route: Route, scope: Scope) -> object:
+        text = scope["query_string"].decode("latin-1")
+        try:
+            pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_PARAMETERS)
+        except ValueError:
+            raise Fault("there are too many parameters") from None
+        return read_query(pairs, route.query)
+
+    def _document(self) -> bytes:
+        return msgspec.json.encode(make_document(ROUTES))
 
 
-def _nothing() -> None:
-    """Nobody to cancel."""
+def _peer(scope: Scope) -> Peer:
+    peer = scope.get("extensions", {}).get(PEER)
+    return peer if isinstance(peer, Peer) else Peer(None)
 
 
-def _json(body: bytes) -> Response:
-    return Response(body, media_type="application/json")
+def _explain(error: Exception) -> tuple[Answer, Mapping[str, str]]:
+    """The answer to what went wrong, with its headers."""
+    if isinstance(error, WrongMethod):
+        return _error(error.status, error.code, str(error)), {"allow": ", ".join(error.allowed)}
+    if isinstance(error, Fault | GateError):
+        return _error(error.status, error.code, str(error)), {}
+    logger.error("the admin API failed inside llmgate", exc_info=error)
+    return _error(500, "INTERNAL", "an internal error, see the log of llmgate"), {}
 
 
-def _error(status: int, message: str) -> Response:
-    code = {400: "BAD_REQUEST", 404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}.get(status, "ERROR")
-    return JSONResponse({"error": {"code": code, "message": message}}, status)
+def _error(status: int, code: str, message: str) -> Answer:
+    return Answer(encode(ErrorAnswer(error=FaultView(code=code, message=message))), status)
 
 
-def _answer_error(_: Request, error: Exception) -> Response:
-    if not isinstance(error, HTTPException):
-        raise error
-    return _error(error.status_code, str(error.detail))
+async def _send(send: Send, answer: Answer, more: Mapping[str, str] | None = None) -> None:
+    headers = {"content-type": answer.content_type, "content-length": str(len(answer.body)), **(more or {})}
+    encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": answer.status, "headers": encoded})
+    await send({"type": "http.response.body", "body": answer.body})

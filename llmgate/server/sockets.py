@@ -6,6 +6,7 @@ answered on an existing one: so of two daemons one wins, and nobody unlinks a so
 
 import errno
 import fcntl
+import grp
 import os
 import socket
 import stat
@@ -52,13 +53,26 @@ def bind_listen(address: str) -> socket.socket:
     return bound
 
 
+def find_group(name: str) -> int:
+    """The id of a group by its name or number. Raises SocketNotAllowed."""
+    if name.isascii() and name.isdecimal() and len(name) < 10:
+        return int(name)
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError:
+        raise SocketNotAllowed(f"llmgate: there is no group {name!r} here; name another in admin.group") from None
+
+
 class UnixSocket:
     """A listening Unix socket of one mode, from `open` to `close`; `with` closes it."""
 
-    def __init__(self, path: Path, *, mode: int, private: bool) -> None:
-        """`private`: its folder is made, or must be, one that others cannot write to."""
+    def __init__(self, path: Path, *, mode: int, private: bool, group: str = "") -> None:
+        """`private`: its folder is made, or must be, one that others cannot write to. `group`: whose it is, with its
+        folder; "" = the process's own."""
         self.path = path
         self._mode = mode
+        self._group_name = group
+        self._group: int | None = None
         self._private = private
         self._lock: IO[bytes] | None = None
         self._bound: socket.socket | None = None
@@ -74,6 +88,7 @@ class UnixSocket:
     def open(self) -> None:
         """Binds and listens. Raises SocketInUse, SocketNotAllowed; what it does not own it does not touch."""
         try:
+            self._group = find_group(self._group_name) if self._group_name else None
             self._prepare_folder()
             self._lock = self._take_lock()
             self._clear_stale()
@@ -107,7 +122,8 @@ class UnixSocket:
 
     def _prepare_folder(self) -> None:
         if self._private:
-            make_private_folder(self.path.parent, os.getuid(), for_group=bool(self._mode & 0o060))
+            for_group = bool(self._mode & 0o060)
+            make_private_folder(self.path.parent, os.getuid(), for_group=for_group, group=self._group)
         else:
             self.path.parent.mkdir(parents=True, exist_ok=True)
 
@@ -146,9 +162,13 @@ class UnixSocket:
 
     def _bind(self) -> socket.socket:
         bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        before = os.umask(0o777 & ~self._mode)
+        mode = self._mode if self._group is None else self._mode & 0o700
+        before = os.umask(0o777 & ~mode)
         try:
             bound.bind(str(self.path))
+            if self._group is not None:  # wider than it was made only once it has its group; nobody listens yet
+                os.chown(self.path, -1, self._group, follow_symlinks=False)
+                self.path.chmod(self._mode)
         except OSError:
             bound.close()
             raise

@@ -1,37 +1,38 @@
 """The live feed: numbered events to bounded watchers, each begun with a snapshot.
 
 An event is rendered once, and only while somebody watches. A watcher that does not keep up is cut, never waited for:
-it comes back and gets a new snapshot. Once a second, while somebody watches, what changed without an event (tokens,
-figures) follows as one `progress` item.
+it comes back, says which event it had last, and gets those that it missed, or a new snapshot where that is too long
+ago. Once a second, while somebody watches, what changed without an event (tokens, figures) follows as one `progress`
+item.
 """
 
 import asyncio
+import secrets
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 
-from llmgate.adminapi import EventView, FeedItem, RequestView, Status, UpstreamView, encode
+import msgspec
+
+from llmgate.adminapi import EventView, FeedItem, RequestView, Status, Step, UpstreamView, encode
 from llmgate.core.events import Event, Refused, TicketEvent
-from llmgate.telemetry.journal import describe
+from llmgate.telemetry.journal import describe, kind_of
+from llmgate.telemetry.journey import trace
 from llmgate.telemetry.ledger import Ledger, Record, rfc3339, view_request
 
 _EVENTS_IN_SNAPSHOT = 200
+_EVENTS_RESUMED = 500
+"""One that missed more is better off with a snapshot."""
 _PROGRESS_SECONDS = 1.0
-
-KINDS: dict[str, str] = {
-    "LimitsChanged": "limits_changed",
-    "ModeChanged": "mode_changed",
-    "EndpointChanged": "endpoint_changed",
-    "AlarmRaised": "alarm_raised",
-    "AlarmCleared": "alarm_cleared",
-}
 
 
 class Watcher:
     """One who follows: a mailbox of encoded items, bounded in bytes (the snapshot that opens it is not counted)."""
 
-    def __init__(self, limit: int, on_cut: Callable[[], object]) -> None:
+    def __init__(self, limit: int, on_cut: Callable[[], object], *, may_act: bool = True) -> None:
+        self.may_act = may_act
+        """What its snapshots say of it."""
         self._limit = limit
         self._on_cut = on_cut
         self._items: deque[tuple[int, bytes, int]] = deque()
@@ -52,7 +53,15 @@ class Watcher:
         self._wake()
 
     def put_snapshot(self, number: int, item: bytes) -> None:
-        """All there is: outside the bound, since a watcher cannot do with less."""
+        """All there is: outside the bound, since a watcher cannot do with less. There is one such at most: whoever has
+        not read the one before gets this one instead of all that waits."""
+        if any(weight == 0 for _, _, weight in self._items):
+            self._items.clear()
+            self._held = 0
+        self.put_missed(number, item)
+
+    def put_missed(self, number: int, item: bytes) -> None:
+        """One of those that it begins with, when it comes back: outside the bound, too."""
         if self.cut:
             return
         self._items.append((number, item, 0))
@@ -104,6 +113,8 @@ class Feed:
         self._clock = clock
         self._watcher_limit = watcher_limit
         self._number = 0
+        self._run = secrets.token_hex(4)
+        """Tells the numbers of this daemon from those of an earlier one."""
         self._recent: deque[tuple[int, Event]] = deque(maxlen=history)
         self._watchers: set[Watcher] = set()
         self._tick: asyncio.TimerHandle | None = None
@@ -126,20 +137,32 @@ class Feed:
             number=self._number,
             now_ms=round(now * 1000),
             event=self._view_event(self._number, event),
-            upstream=self._upstream(event.upstream),
+            upstream=self._upstream(event.upstream) if event.upstream else None,
             request=view_request(record, now, wall) if record else None,
         )
         self._send(item)
 
     def announce(self) -> None:
         """Something about the daemon itself changed: a fresh snapshot for everybody."""
-        for watcher in self._watchers:
-            watcher.put_snapshot(self._number, encode(self.snapshot()))
+        for may_act in {watcher.may_act for watcher in self._watchers}:
+            snapshot = encode(self.snapshot(may_act=may_act))
+            for watcher in self._watchers:
+                if watcher.may_act is may_act:
+                    watcher.put_snapshot(self._number, snapshot)
 
-    def watch(self, on_cut: Callable[[], object]) -> Watcher:
-        """A new watcher, whose first item is a snapshot."""
-        watcher = Watcher(self._watcher_limit, on_cut)
-        watcher.put_snapshot(self._number, encode(self.snapshot()))
+    def id_of(self, number: int) -> str:
+        """The id of an item, with which a watcher may come back."""
+        return f"{self._run}-{number}"
+
+    def watch(self, on_cut: Callable[[], object], *, may_act: bool = True, after: str = "") -> Watcher:
+        """A new watcher. What comes first is what it missed after the item of the id `after`, or else a snapshot."""
+        watcher = Watcher(self._watcher_limit, on_cut, may_act=may_act)
+        missed = self._missed(after)
+        if missed is None:
+            watcher.put_snapshot(self._number, encode(self.snapshot(may_act=may_act)))
+        else:
+            for item in self._view_missed(missed):
+                watcher.put_missed(item.number, encode(item))
         self._watchers.add(watcher)
         if self._tick is None:
             self._tick = asyncio.get_running_loop().call_later(_PROGRESS_SECONDS, self._progress)
@@ -162,7 +185,39 @@ class Feed:
             self._tick.cancel()
             self._tick = None
 
-    def snapshot(self) -> FeedItem:
+    def journey(self, record: Record) -> list[Step]:
+        """What happened to a request, as far as it is kept."""
+        return trace(self._recent, record)
+
+    def _missed(self, after: str) -> list[tuple[int, Event]] | None:
+        """The events after that id; None where they are not known any more, or too many."""
+        run, _, number = after.partition("-")
+        if run != self._run or not (number.isascii() and number.isdecimal() and len(number) < len(str(1 << 63))):
+            return None
+        count = self._number - int(number)
+        if not 0 <= count <= min(len(self._recent), _EVENTS_RESUMED):
+            return None
+        return list(self._recent)[len(self._recent) - count :]
+
+    def _view_missed(self, missed: list[tuple[int, Event]]) -> Iterator[FeedItem]:
+        """The events, and after them how all is now: requests may have moved on without one, and so may upstreams."""
+        now, wall = self._clock(), datetime.now(UTC)
+        now_ms = round(now * 1000)
+        records = {record.caller.id: record for record in (*self._ledger.recent(), *self._ledger.live())}
+        for number, event in missed:
+            about = records.get(event.caller.id) if isinstance(event, (TicketEvent, Refused)) else None
+            yield FeedItem(
+                type="event",
+                number=number,
+                now_ms=now_ms,
+                event=self._view_event(number, event),
+                request=view_request(about, now, wall) if about is not None else None,
+            )
+        requests = [view_request(record, now, wall) for record in self._ledger.live()]
+        upstreams = self._status().upstreams
+        yield FeedItem(type="progress", number=self._number, now_ms=now_ms, requests=requests, upstreams=upstreams)
+
+    def snapshot(self, *, may_act: bool = True) -> FeedItem:
         """All there is, now."""
         now, wall = self._clock(), datetime.now(UTC)
         newest = list(self._recent)[-_EVENTS_IN_SNAPSHOT:]
@@ -170,7 +225,7 @@ class Feed:
             type="snapshot",
             number=self._number,
             now_ms=round(now * 1000),
-            status=self._status(),
+            status=msgspec.structs.replace(self._status(), may_act=may_act),
             requests=[view_request(record, now, wall) for record in self._ledger.live()],
             events=[self._view_event(*entry) for entry in newest],
         )
@@ -216,13 +271,9 @@ class Feed:
             client=about.caller.client if about else "",
             session=about.caller.session if about else "",
             purpose=about.caller.purpose if about else "",
+            key=about.caller.key if about else "",
+            by=getattr(event, "by", ""),
         )
-
-
-def kind_of(event: Event) -> str:
-    """The event's past-tense word in lower case."""
-    name = type(event).__name__
-    return KINDS.get(name, name.lower())
 
 
 def outcome_of(event: Event) -> str | None:

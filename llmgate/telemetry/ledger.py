@@ -44,6 +44,7 @@ class Record:
         "ended_at",
         "endpoint",
         "first_byte_at",
+        "input_tokens",
         "order",
         "outcome",
         "output_tokens",
@@ -62,6 +63,8 @@ class Record:
         self.first_byte_at: float | None = None
         self.ended_at: float | None = None
         self.output_tokens = 0
+        self.input_tokens = 0
+        """As the answer tells them at its end; 0 where it does not."""
         self.outcome: Outcome | None = None
         self.endpoint = ""
 
@@ -195,6 +198,7 @@ def view_request(record: Record, now: float, wall: datetime) -> RequestView:
         client=caller.client,
         session=caller.session,
         purpose=caller.purpose,
+        key=caller.key,
         peer=caller.peer,
         body_bytes=caller.body_bytes,
         arrived_at=rfc3339(wall - timedelta(seconds=now - record.arrived_at)),

@@ -1,237 +1,166 @@
-"""The admin API: what it shows, how it refuses, and its endless event stream."""
+"""The admin API's application: what it refuses, who may act, and what it says of itself when it fails."""
 
-import asyncio
-import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-from rawclient import Client, CutOff
-from starlette.requests import Request
+from rawclient import Client
 
-from llmgate.adminapi import RequestView, Status, UpstreamView
-from llmgate.core.caller import Caller
-from llmgate.core.events import Admitted, Event, Queued, Released
+from llmgate.adminapi import Status, View, encode
 from llmgate.server import admin
-from llmgate.server.admin import Looking, admin_app
-from llmgate.server.http_server import HttpServer
-from llmgate.server.sockets import bind_listen
-from llmgate.telemetry.feed import Feed
-from llmgate.telemetry.ledger import Ledger
+from llmgate.server.admin_table import ROUTES
+from tests.server.desk import ME, AdminDesk
 from tests.server.house import logged
-
-UPSTREAMS = [UpstreamView(name=name, state="idle", url="http://x", max_concurrent=1) for name in ("a", "b")]
-WATCH = b"GET /v1/events HTTP/1.1\r\nhost: x\r\n\r\n"
-
-
-def view(number: int, upstream: str, state: str) -> RequestView:
-    named = {"model": "m", "api": "messages", "path": "/v1/messages", "stream": True}
-    return RequestView(id=f"req_{number}", upstream=upstream, state=state, order=number, **named)  # type: ignore[arg-type]
-
-
-LIVE = [view(1, "a", "waiting"), view(2, "b", "waiting"), view(3, "a", "running"), view(4, "a", "draining")]
-DONE = [view(5, "b", "done"), view(6, "a", "done")]
-
-
-def status() -> Status:
-    times: dict[str, Any] = {"started_at": "", "now_at": "", "uptime_ms": 1, "now_ms": 2}
-    return Status(version="1", pid=3, state="running", listen=[], config="", socket="", upstreams=UPSTREAMS, **times)
-
-
-class Desk:
-    def __init__(self) -> None:
-        self.ledger = Ledger(10)
-        self.feed = Feed(self.ledger, status=status, upstream=lambda _: UPSTREAMS[0], history=10, watcher_limit=20_000)
-        looking = Looking(status=status, requests=lambda recent: LIVE + (DONE if recent else []), now_ms=lambda: 77)
-        self.app = admin_app(looking, self.feed)
-        self.number = 0
-        self.port = 0
-
-    async def get(self, path: str, method: str = "GET") -> httpx.Response:
-        transport = httpx.ASGITransport(self.app)  # type: ignore[arg-type]
-        async with httpx.AsyncClient(transport=transport, base_url="http://gate") as client:
-            return await client.request(method, path)
-
-    def happen(self, event: type[Event], *about: Any) -> None:
-        self.number += 1
-        caller = Caller(id="req_9")
-        made = event(self.number, 1.0, "a", 9, caller, *about)  # type: ignore[call-arg]
-        self.feed.apply(made, self.ledger.apply(made))
-
-    async def watch(self) -> Client:
-        count = self.feed.watchers
-        client = await Client.connect(self.port)
-        client.send(WATCH)
-        await client.head()
-        await self.wait_watchers(count + 1)
-        return client
-
-    async def wait_watchers(self, count: int) -> None:
-        async with asyncio.timeout(10):
-            while self.feed.watchers != count:  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
 
 
 @pytest.fixture
-async def desk() -> AsyncIterator[Desk]:
-    """Over a socket; nothing of a watcher is left afterwards."""
-    made = Desk()
-    bound = bind_listen("127.0.0.1:0")
-    made.port = bound.getsockname()[1]
-    server = HttpServer(made.app, [bound])
-    await server.start()
-    with logged() as lines:
+async def desk(tmp_path: Path) -> AsyncIterator[AdminDesk]:
+    async with AdminDesk(tmp_path) as made:
         yield made
-        await Client.close_all()
-        await made.wait_watchers(0)
-        await server.stop()
-    assert lines == []
-    assert asyncio.all_tasks() == {asyncio.current_task()}
-    assert made.feed._tick is None
-
-
-# ---- looking
-
-
-async def test_the_status(desk: Desk) -> None:
-    answer = await desk.get("/v1/status")
-    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
-    assert [one["name"] for one in answer.json()["upstreams"]] == ["a", "b"]
-    assert (await desk.get("/healthz")).json() == {"status": "ok"}
-
-
-@pytest.mark.parametrize(
-    ("query", "numbers"),
-    [
-        ("", [1, 2, 3, 4]),
-        ("?state=all", [1, 2, 3, 4, 5, 6]),
-        ("?state=done", [5, 6]),
-        ("?state=waiting", [1, 2]),
-        ("?state=running", [3]),
-        ("?state=draining", [4]),
-        ("?upstream=b", [2]),
-        ("?upstream=a&state=all", [1, 3, 4, 6]),
-        ("?upstream=b&state=running", []),
-    ],
-)
-async def test_requests(desk: Desk, query: str, numbers: list[int]) -> None:
-    answer = (await desk.get("/v1/requests" + query)).json()
-    assert [request["order"] for request in answer["requests"]] == numbers
-    assert answer["now_ms"] == 77
 
 
 @pytest.mark.parametrize(
     ("path", "method", "status", "code", "message"),
     [
-        ("/v1/requests?state=x", "GET", 400, "BAD_REQUEST", "state is one of all, waiting, running, draining, done"),
-        ("/v1/requests?upstream=x", "GET", 404, "NOT_FOUND", "there is no upstream 'x'"),
-        ("/v1/nothing", "GET", 404, "NOT_FOUND", "Not Found"),
-        ("/v1/status", "POST", 405, "METHOD_NOT_ALLOWED", "Method Not Allowed"),
-        ("/v1/events", "POST", 405, "METHOD_NOT_ALLOWED", "this path takes GET only"),
-        ("/v1/events", "HEAD", 405, None, None),
+        ("/v1/requests?state=x", "GET", 400, "BAD_REQUEST", "state must be one of live, all, waiting, running, "),
+        ("/v1/requests?limit=0", "GET", 400, "BAD_REQUEST", "limit must be a whole number, 1 or more"),
+        ("/v1/requests?limit=1&limit=2", "GET", 400, "BAD_REQUEST", "the parameter limit is given twice"),
+        ("/v1/requests?stat=x", "GET", 400, "BAD_REQUEST", "there is no parameter 'stat' here; do you mean state? "),
+        ("/v1/status?x=1", "GET", 400, "BAD_REQUEST", "there is no parameter 'x' here; this path takes none"),
+        ("/v1/events?x=1", "GET", 400, "BAD_REQUEST", "there is no parameter 'x' here; this path takes none"),
+        ("/v1/status?" + "&".join("abc" for _ in range(99)), "GET", 400, "BAD_REQUEST", "there are too many "),
+        ("/v1/nothing", "GET", 404, "NOT_FOUND", "there is no such path; GET /openapi.json lists all"),
+        ("/v1/upstreams/", "GET", 404, "NOT_FOUND", "there is no such path"),
+        ("/v1/upstreams/a/b/c", "POST", 404, "NOT_FOUND", "there is no such path"),
+        ("/v1/status", "POST", 405, "METHOD_NOT_ALLOWED", "this path takes GET only"),
+        ("/v1/upstreams/a", "DELETE", 405, "METHOD_NOT_ALLOWED", "this path takes GET or PATCH only"),
     ],
 )
-async def test_refusals(desk: Desk, path: str, method: str, status: int, code: str | None, message: str | None) -> None:
-    answer = await desk.get(path, method)
-    assert answer.status_code == status
-    if code is not None:
-        assert answer.json() == {"error": {"code": code, "message": message}}
+async def test_refusals(desk: AdminDesk, path: str, method: str, status: int, code: str, message: str) -> None:
+    refused = await desk.refusal(method, path)
+    assert refused[:2] == (status, code)
+    assert refused[2].startswith(message)
 
 
-def test_other_statuses_have_a_code_too() -> None:
-    assert json.loads(bytes(admin._error(418, "tea").body)) == {"error": {"code": "ERROR", "message": "tea"}}
+async def test_a_wrong_method_is_told_the_right_ones(desk: AdminDesk) -> None:
+    assert (await desk.ask("TRACE", "/v1/requests/x")).headers["allow"] == "GET, DELETE"
 
 
-# ---- following
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"", "the body is no JSON; it must be an object of max_concurrent, max_queued, queue_timeout"),
+        (b"[]", "the body must be an object of max_concurrent, max_queued, queue_timeout"),
+        (b"{}", "the body must name at least one of max_concurrent, max_queued, queue_timeout"),
+        (b'{"max_concurent":1}', "there is no field 'max_concurent'; do you mean max_concurrent? there are: "),
+        (b'{"max_concurrent":-1}', "max_concurrent must be a whole number, 0 (not gated) or more"),
+        (b'{"max_queued":"x"}', "max_queued must be a whole number, 0 (refuse at once when busy) or more, or null"),
+        (b'{"queue_timeout":-1}', "queue_timeout must be a number of seconds, at most ten years, or 0 or null"),
+    ],
+)
+async def test_bad_bodies_are_told_the_field_and_what_is_allowed(desk: AdminDesk, body: bytes, message: str) -> None:
+    status, code, told = await desk.refusal("PATCH", "/v1/upstreams/a", body)
+    assert (status, code) == (400, "BAD_REQUEST")
+    assert told.startswith(message)
+    assert desk.events == []
 
 
-def read(frame: bytes) -> tuple[int, Any]:
-    """The id and the item of one event."""
-    first, second = frame.removesuffix(b"\n\n").split(b"\n")
-    return int(first.removeprefix(b"id: ")), json.loads(second.removeprefix(b"data: "))
+async def test_a_body_has_a_largest_size_and_a_deadline(desk: AdminDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    exact = b'{"max_queued":1}' + b" " * (admin.BODY_LIMIT - 16)
+    assert (await desk.ask("PATCH", "/v1/upstreams/a", exact)).status_code == 200
+    for path in ("/v1/upstreams/a", "/v1/upstreams/a/pause"):
+        method = "POST" if path.endswith("pause") else "PATCH"
+        assert (await desk.refusal(method, path, exact + b" "))[:2] == (413, "BODY_TOO_LARGE")
+    monkeypatch.setattr(admin, "BODY_SECONDS", 0.01)
+    late, gone = await Client.connect(str(desk.path)), await Client.connect(str(desk.path))
+    for client in (late, gone):
+        client.send(b"PATCH /v1/upstreams/a HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{")
+    gone.fin()
+    assert (await late.head()).status == 408
+    assert (await late.json())["error"]["code"] == "BODY_TIMEOUT"
 
 
-async def test_a_snapshot_and_then_what_happens(desk: Desk) -> None:
-    desk.happen(Queued, 1, 9, None)
-    client = await desk.watch()
-    head = (await client.head()).headers
-    assert (head["content-type"], head["cache-control"]) == ("text/event-stream", "no-cache")
-    number, item = read(await client.frame())
-    assert (number, item["type"], item["number"], len(item["requests"])) == (1, "snapshot", 1, 1)
-    desk.happen(Admitted, True, 0.5)
-    desk.happen(Released, "completed", 1.0)
-    told = [read(await client.frame()) for _ in range(2)]
-    assert [(number, item["event"]["kind"]) for number, item in told] == [(2, "admitted"), (3, "released")]
+async def test_head_is_get_without_a_body(desk: AdminDesk) -> None:
+    answer = await desk.ask("HEAD", "/v1/status")
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert int(answer.headers["content-length"]) > 100
+    assert (await desk.ask("HEAD", "/v1/events")).status_code == 405
 
 
-async def test_while_nothing_happens_it_shows_that_it_lives(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admin, "ALIVE_SECONDS", 0.005)
-    client = await desk.watch()
-    await client.frame()
-    assert [await client.frame() for _ in range(3)] == [b": alive\n\n"] * 3
-    desk.happen(Queued, 1, 9, None)
-    while (frame := await client.frame()) == b": alive\n\n":
-        pass
-    assert read(frame)[0] == 1
+async def test_the_document_lists_every_route(desk: AdminDesk) -> None:
+    paths = (await desk.get("/openapi.json"))["paths"]
+    assert {(method.upper(), path) for path, methods in paths.items() for method in methods} == {
+        (route.method, route.path) for route in ROUTES
+    }
 
 
-@pytest.mark.parametrize("leave", ["fin", "reset", "half_close"])
-async def test_a_watcher_that_leaves_is_forgotten(desk: Desk, leave: str) -> None:
-    stays, leaves = await desk.watch(), await desk.watch()
-    getattr(leaves, leave)()
-    await desk.wait_watchers(1)
-    desk.happen(Queued, 1, 9, None)
-    await stays.frame()
-    assert read(await stays.frame())[0] == 1
+# ---- who may act
 
 
-async def test_one_that_does_not_keep_up_is_cut(desk: Desk) -> None:
-    """Its connection is closed at once, with what it has not read; the others go on."""
-    other = await desk.watch()
-    client = await Client.connect(desk.port, receive_buffer=4096)
-    client.send(WATCH)
-    await desk.wait_watchers(2)
-    await other.frame()
-    while desk.feed.watchers == 2:
-        desk.happen(Queued, 1, 9, None)
-        await asyncio.sleep(0)
-        while read(await other.frame())[1]["type"] != "event":
-            pass  # once a second there is one of another kind
-    with pytest.raises(CutOff):
-        await client.body()
+def target_of(path: str) -> str:
+    return path.replace("{name}", "a").replace("{id}", "r")
 
 
-async def test_closing_the_feed_ends_all(desk: Desk) -> None:
-    clients = [await desk.watch() for _ in range(2)]
-    desk.feed.close()
-    await desk.wait_watchers(0)
-    for client in clients:
-        with pytest.raises(CutOff):
-            await client.body()
+@pytest.mark.parametrize("route", [route for route in ROUTES if route.level == "act"], ids=lambda route: route.summary)
+async def test_who_may_only_look_is_told_so(tmp_path: Path, route: Any) -> None:
+    async with AdminDesk(tmp_path, read_only=[ME]) as desk:
+        await desk.enter("r")
+        status, code, message = await desk.refusal(route.method, target_of(route.path), b'{"max_queued":0}')
+        assert (status, code) == (403, "FORBIDDEN")
+        assert message.startswith(f"uid {ME} (")
+        assert message.endswith("may look here, but not act: see admin.read_only_uids in the settings")
+        assert (desk.told_by(), desk.reloads, len(desk.running)) == ([], 0, 1)
 
 
-async def test_cancelled_from_outside_it_leaves_as_well(desk: Desk) -> None:
-    """As uvicorn does it when it shuts down."""
-    never = asyncio.get_running_loop().create_future()
-    sent: list[Any] = []
+async def test_and_may_look_at_everything(tmp_path: Path) -> None:
+    async with AdminDesk(tmp_path, read_only=[ME]) as desk:
+        await desk.enter("r")
+        for route in ROUTES:
+            if route.level == "look" and route.path != "/v1/events":
+                assert (await desk.ask("GET", target_of(route.path))).status_code == 200, route.path
+        assert (await desk.get("/v1/status"))["may_act"] is False
+
+
+async def test_everybody_else_may_act(tmp_path: Path) -> None:
+    async with AdminDesk(tmp_path, read_only=[ME + 1]) as desk:
+        assert (await desk.get("/v1/status"))["may_act"] is True
+        await desk.act("POST", "/v1/upstreams/a/pause")
+
+
+async def test_whom_the_kernel_does_not_tell_may_only_look(tmp_path: Path) -> None:
+    """As in a server on TCP, whose scope has no peer."""
+    desk, sent = AdminDesk(tmp_path), []
 
     async def receive() -> Any:
-        return await never
+        return {"type": "http.request", "body": b"", "more_body": False}
 
     async def send(message: Any) -> None:
         sent.append(message)
 
-    scope = {"type": "http", "method": "GET", "extensions": {}}
-    task = asyncio.ensure_future(admin.EventStream(desk.feed)(scope, receive, send))
-    await desk.wait_watchers(1)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    await desk.wait_watchers(0)
-    assert sent[0]["status"] == 200
+    scope = {"type": "http", "method": "POST", "path": "/v1/upstreams/a/pause", "query_string": b"", "headers": []}
+    await desk.app(scope, receive, send)
+    assert sent[0]["status"] == 403
+    assert b"an unknown user may look here" in sent[1]["body"]
 
 
-def test_a_fault_of_ours_is_no_answer() -> None:
-    with pytest.raises(ZeroDivisionError):
-        admin._answer_error(Request({"type": "http"}), ZeroDivisionError())
+# ---- when it fails itself
+
+
+async def test_a_fault_of_ours_is_told_without_its_words(desk: AdminDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> Status:
+        raise ZeroDivisionError("secret")
+
+    monkeypatch.setattr(desk.operator.sight.__class__, "status", property(lambda _: fail), raising=False)
+    with logged() as lines:
+        refused = await desk.refusal("GET", "/v1/status")
+    assert refused == (500, "INTERNAL", "an internal error, see the log of llmgate")
+    assert [record for record in lines if "the admin API failed inside llmgate" in str(record)] != []
+
+
+async def test_every_answer_is_one_line_of_json(desk: AdminDesk) -> None:
+    answer = await desk.ask("GET", "/v1/status")
+    assert answer.headers["content-type"] == "application/json"
+    assert b"\n" not in answer.content
+    assert isinstance(desk.status(), View)
+    assert encode(desk.status())

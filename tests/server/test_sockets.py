@@ -1,6 +1,7 @@
 """Sockets that we bind: one daemon wins, whoever is there is left alone, and nobody else ever gets in."""
 
 import contextlib
+import grp
 import os
 import re
 import shutil
@@ -372,3 +373,43 @@ def test_a_name_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_unix_path_is_no_tcp_address() -> None:
     with pytest.raises(SocketNotAllowed, match="bind it with UnixSocket"):
         bind_listen("unix:/tmp/x.sock")
+
+
+# ---- a group
+
+
+def a_group() -> int:
+    return os.getgroups()[-1] if os.getgroups() else os.getgid()
+
+
+def test_socket_and_folder_belong_to_the_group(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody of the group the process had could have come in before: it was made for the owner alone."""
+    seen: list[int] = []
+    chown = os.chown
+
+    def watched(place: Path, uid: int, gid: int, **more: bool) -> None:
+        if place == path:
+            seen.append(mode_of(path))
+            assert not answers(path), "nobody listens yet"
+        chown(place, uid, gid, **more)
+
+    monkeypatch.setattr(os, "chown", watched)
+    with UnixSocket(path, mode=0o660, private=True, group=str(a_group())):
+        assert seen == [0o600]
+        assert (mode_of(path), path.lstat().st_gid) == (0o660, a_group())
+        assert (mode_of(path.parent), path.parent.lstat().st_gid) == (0o750, a_group())
+        assert answers(path)
+
+
+def test_groups_by_number_and_by_name() -> None:
+    assert sockets.find_group("42") == 42
+    assert sockets.find_group(grp.getgrgid(0).gr_name) == 0
+    for name in ("no-such-group", "9" * 40, "-1", ""):
+        with pytest.raises(SocketNotAllowed, match=re.escape(f"there is no group {name!r} here")):
+            sockets.find_group(name)
+
+
+def test_an_unknown_group_makes_nothing(path: Path) -> None:
+    with pytest.raises(SocketNotAllowed, match="there is no group"):
+        UnixSocket(path, mode=0o660, private=True, group="no-such-group").open()
+    assert not path.parent.exists()

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from virtual_loop import run, this_loop, turns
 
 from llmgate.adminapi import EventView, FeedItem, RequestView, UpstreamView
@@ -34,7 +35,8 @@ from llmgate.core.events import (
     Requeued,
 )
 from llmgate.telemetry import feed as feed_module
-from llmgate.telemetry.feed import Watcher, kind_of, outcome_of
+from llmgate.telemetry.feed import Watcher, outcome_of
+from llmgate.telemetry.journal import kind_of
 from tests.telemetry.samples import UPSTREAM, Counter, Follower
 from tests.telemetry.test_ledger import play, steps
 
@@ -447,9 +449,9 @@ def test_announce_gives_everybody_a_fresh_snapshot() -> None:
         counter.enter("a")
         counter.feed.announce()
         for watcher in watchers:
-            items = await take_all(watcher)
-            assert [(item.type, item.number) for item in items] == [("snapshot", 0), ("event", 1), ("snapshot", 1)]
-            assert [view.id for view in items[-1].requests] == ["a"]
+            (item,) = await take_all(watcher)
+            assert (item.type, item.number) == ("snapshot", 1), "it stands for all before it"
+            assert [view.id for view in item.requests] == ["a"]
         counter.feed.stop()
 
     run(main())
@@ -535,3 +537,144 @@ KINDS = [
 @pytest.mark.parametrize(("event", "kind", "outcome"), KINDS)
 def test_kind_and_outcome(event: Event, kind: str, outcome: str | None) -> None:
     assert (kind_of(event), outcome_of(event)) == (kind, outcome)
+
+
+# ---- coming back
+
+
+async def resumed(counter: Counter, after: int) -> list[FeedItem]:
+    watcher = counter.feed.watch(nothing, after=counter.feed.id_of(after))
+    items = await take_all(watcher)
+    counter.feed.leave(watcher)
+    return items
+
+
+@given(steps, st.integers(0, 30))
+def test_what_was_missed_brings_a_viewer_to_where_a_snapshot_does(schedule: list[tuple[str, Any]], away: int) -> None:
+    async def main() -> None:
+        counter = Counter(2, endpoints={"one": 1, "two": 2}, max_queued=4, queue_timeout=8.0, stall_alarm=2.0)
+        tickets: list[Any] = []
+        viewer = Follower()
+        viewer.apply(counter.feed.snapshot())
+        for number, step in enumerate(schedule):
+            if number == away:
+                viewer.apply(counter.feed.snapshot())
+            play(counter, step, tickets, number)
+            for record in counter.ledger.live():
+                record.output_tokens += record.state == "running"
+        for item in await resumed(counter, viewer.number):
+            viewer.apply(item)
+        now = Follower()
+        now.apply(counter.feed.snapshot())
+        assert viewer.number == now.number
+        for mine, right in ((viewer.requests, now.requests), (viewer.upstreams, now.upstreams)):
+            assert {name: plain(view) for name, view in mine.items()} == {
+                name: plain(view) for name, view in right.items()
+            }
+
+    run(main())
+
+
+def test_what_is_too_long_ago_is_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        counter = Counter(history=8)
+        for number in range(5):
+            counter.leave(counter.enter(str(number)))
+        assert [item.type for item in await resumed(counter, 2)] == ["event"] * 8 + ["progress"]
+        assert [item.type for item in await resumed(counter, 1)] == ["snapshot"]
+        assert [item.type for item in await resumed(counter, 10)] == ["progress"]
+        assert [item.type for item in await resumed(counter, 11)] == ["snapshot"]
+        monkeypatch.setattr(feed_module, "_EVENTS_RESUMED", 3)
+        assert [item.type for item in await resumed(counter, 7)] == ["event"] * 3 + ["progress"]
+        assert [item.type for item in await resumed(counter, 6)] == ["snapshot"]
+
+    run(main())
+
+
+def test_the_id_of_another_run_is_a_snapshot() -> None:
+    async def main() -> None:
+        counter, earlier = Counter(), Counter()
+        counter.enter("a")
+        watcher = counter.feed.watch(nothing, after=earlier.feed.id_of(0))
+        (item,) = await take_all(watcher)
+        assert item.type == "snapshot"
+        counter.feed.stop()
+
+    run(main())
+
+
+def test_what_one_missed_does_not_count_against_the_bound() -> None:
+    async def main() -> None:
+        counter = Counter(watcher_limit=3000)
+        for number in range(20):
+            counter.leave(counter.enter(str(number)))
+        watcher = counter.feed.watch(nothing, after=counter.feed.id_of(0))
+        assert held(watcher) > 3000
+        assert not watcher.cut
+        counter.feed.stop()
+
+    run(main())
+
+
+def test_announcing_again_and_again_takes_no_memory_of_one_that_does_not_read() -> None:
+    async def main() -> None:
+        counter = Counter()
+        watcher = counter.feed.watch(nothing)
+        for _ in range(100):
+            counter.feed.announce()
+        assert len(watcher._items) == 1
+        assert not watcher.cut
+        counter.feed.stop()
+
+    run(main())
+
+
+def test_one_that_keeps_up_misses_no_event_by_a_snapshot() -> None:
+    async def main() -> None:
+        counter = Counter()
+        watcher = counter.feed.watch(nothing)
+        await take_all(watcher)
+        counter.enter("a")
+        counter.feed.announce()
+        assert [item.type for item in await take_all(watcher)] == ["event", "snapshot"]
+        counter.feed.stop()
+
+    run(main())
+
+
+def test_each_is_told_whether_it_may_act() -> None:
+    async def main() -> None:
+        counter = Counter()
+        watchers = [counter.feed.watch(nothing, may_act=may_act) for may_act in (True, False)]
+        for _ in range(2):
+            told = [(await take_all(watcher))[0].status for watcher in watchers]
+            assert [status.may_act for status in told if status is not None] == [True, False]
+            counter.feed.announce()
+        counter.feed.stop()
+
+    run(main())
+
+
+def test_who_had_it_done_is_in_the_view() -> None:
+    async def main() -> None:
+        counter = Counter()
+        counter.gate.set_paused(True, counter.now, by="uid 7 (eve)")
+        counter.pump()
+        (view,) = counter.feed.snapshot().events
+        assert (view.kind, view.by) == ("mode_changed", "uid 7 (eve)")
+
+    run(main())
+
+
+def test_who_comes_back_hears_of_what_changed_without_an_event() -> None:
+    async def main() -> None:
+        counter = Counter(2)
+        counter.enter("a")
+        record = counter.ledger.record("a")
+        assert record is not None
+        record.output_tokens = 7
+        (progress,) = await resumed(counter, 1)
+        assert [(view.id, view.output_tokens) for view in progress.requests] == [("a", 7)]
+        assert [view.name for view in progress.upstreams] == [UPSTREAM]
+
+    run(main())

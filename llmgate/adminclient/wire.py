@@ -1,0 +1,75 @@
+"""One call over the admin socket, now or in a loop. httpx is imported by the first one."""
+
+import os
+import socket as sockets
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar, cast
+
+from llmgate.adminclient.complaint import check_answer, decode, explain
+
+ORIGIN = "http://localhost"
+ANSWER_SECONDS = 5.0
+
+Kind = TypeVar("Kind")
+
+
+class Ask(NamedTuple, Generic[Kind]):
+    """What one call asks for, and the type of its answer; `bytes` is what is no view."""
+
+    kind: type[Kind]
+    method: str
+    path: str
+    query: Mapping[str, str] = {}
+    body: Any = None
+    patience: float = 1.0
+    """How many times as long as usual the answer may take."""
+
+
+def perform(ask: Ask[Kind], socket: Path, command: str) -> Kind:
+    """Raises DaemonNotRunning when nobody answers, AdminError for everything else."""
+    import httpx
+
+    try:
+        _knock(socket)
+        transport = httpx.HTTPTransport(uds=os.fspath(socket), verify=no_tls())
+        with httpx.Client(transport=transport, trust_env=False, timeout=ANSWER_SECONDS * ask.patience) as client:
+            answer = client.request(ask.method, ORIGIN + ask.path, params=dict(ask.query), json=ask.body)
+    except (httpx.HTTPError, OSError) as error:
+        raise explain(error, socket, command) from error
+    return _read(ask, answer, socket)
+
+
+async def perform_async(ask: Ask[Kind], socket: Path, command: str) -> Kind:
+    """As `perform`, without holding up the loop."""
+    import httpx
+
+    try:
+        _knock(socket)
+        transport = httpx.AsyncHTTPTransport(uds=os.fspath(socket), verify=no_tls())
+        seconds = ANSWER_SECONDS * ask.patience
+        async with httpx.AsyncClient(transport=transport, trust_env=False, timeout=seconds) as client:
+            answer = await client.request(ask.method, ORIGIN + ask.path, params=dict(ask.query), json=ask.body)
+    except (httpx.HTTPError, OSError) as error:
+        raise explain(error, socket, command) from error
+    return _read(ask, answer, socket)
+
+
+def _read(ask: Ask[Kind], answer: Any, socket: Path) -> Kind:
+    check_answer(answer.status_code, answer.content, socket, f"{ask.method} {ask.path}")
+    if ask.kind is bytes:
+        return cast("Kind", answer.content)
+    return decode(answer.content, ask.kind, socket)
+
+
+def _knock(path: Path) -> None:
+    """Connects and hangs up: httpcore 1.0 leaves a Unix socket open on which it could not connect."""
+    with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as knocking:
+        knocking.settimeout(ANSWER_SECONDS)
+        knocking.connect(os.fspath(path))
+
+
+def no_tls() -> ssl.SSLContext:
+    """An empty context: httpx would otherwise read all certificate authorities, for a socket without TLS."""
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -1,0 +1,49 @@
+"""GET /v1/events: an endless event stream, written item by item; a watcher that is cut is closed."""
+
+import asyncio
+
+from starlette.types import Receive, Scope, Send
+
+from llmgate.server.asgi import CONNECTION, headers_of
+from llmgate.server.listener import Listener
+from llmgate.telemetry.feed import Feed
+
+ALIVE_SECONDS = 5.0
+_ALIVE = b": alive\n\n"
+
+
+class EventStream:
+    """Of one watcher. It begins where the header Last-Event-ID says, if that is not too long ago."""
+
+    def __init__(self, feed: Feed, *, may_act: bool) -> None:
+        self._feed = feed
+        self._may_act = may_act
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        after = headers_of(scope).get(b"last-event-id", b"").decode("latin-1")
+        async with asyncio.TaskGroup() as tasks:
+            writing = tasks.create_task(self._write(send, after))
+            with Listener(receive, writing.cancel):
+                await asyncio.wait([writing])
+        scope["extensions"][CONNECTION].abort()
+
+    async def _write(self, send: Send, after: str) -> None:
+        """Until it is cancelled: because the watcher left, or does not keep up."""
+        task = asyncio.current_task()
+        watcher = self._feed.watch(task.cancel if task is not None else _nothing, may_act=self._may_act, after=after)
+        try:
+            headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            while True:
+                item = await watcher.wait_next(ALIVE_SECONDS)
+                body = _ALIVE if item is None else self._frame(*item)
+                await send({"type": "http.response.body", "body": body, "more_body": True})
+        finally:
+            self._feed.leave(watcher)
+
+    def _frame(self, number: int, data: bytes) -> bytes:
+        return b"id: %b\ndata: %b\n\n" % (self._feed.id_of(number).encode(), data)
+
+
+def _nothing() -> None:
+    """Nobody to cancel."""

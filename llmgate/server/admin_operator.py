@@ -1,0 +1,274 @@
+"""What the routes of the admin API do: looking at the daemon, and acting on upstreams and requests."""
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+
+import msgspec
+
+from llmgate import adminapi
+from llmgate.adminapi import (
+    Config,
+    Health,
+    LimitsAnswer,
+    LimitsChange,
+    LimitsView,
+    Reloaded,
+    RequestDetail,
+    Requests,
+    RequestsQuery,
+    RequestView,
+    Status,
+    UpstreamAnswer,
+    Upstreams,
+    UpstreamView,
+)
+from llmgate.admission.local import LocalAdmission
+from llmgate.core.events import GateStatistics, Limits
+from llmgate.errors import Cancelled
+from llmgate.server.admin_route import Answer, Call, Conflict, UnknownRequest, UnknownUpstream, nearest
+from llmgate.server.services import Running
+from llmgate.telemetry.feed import Feed
+from llmgate.telemetry.ledger import Ledger, Record
+
+logger = logging.getLogger("llmgate")
+
+CANCEL_SECONDS = 5.0
+"""How long a cancel waits for the request to be over: longer than that only where its server's connection hangs."""
+_OF_SESSION = 20
+_TAKES_REQUESTS = ("idle", "ok", "full")
+
+
+@dataclasses.dataclass(frozen=True)
+class Sight:
+    """What is seen of the daemon, as functions of now."""
+
+    status: Callable[[], Status]
+    requests: Callable[[bool], list[RequestView]]
+    """The live ones in dispatch order, with True also those that ended, the newest first."""
+    now_ms: Callable[[], int]
+    config: Callable[[], Config]
+    metrics: Callable[[], tuple[str, bytes]]
+    """Content type and text."""
+    leaving: Callable[[], frozenset[str]]
+    """Upstreams that a reload took out of the settings, and that have somebody left."""
+
+
+class Operator:
+    """One daemon as an operator sees and changes it. `reload(by)` reads the settings again."""
+
+    def __init__(
+        self,
+        sight: Sight,
+        *,
+        admission: LocalAdmission,
+        running: Running,
+        ledger: Ledger,
+        feed: Feed,
+        reload: Callable[[str], Awaitable[Reloaded]],
+    ) -> None:
+        self.sight = sight
+        self._admission = admission
+        self._running = running
+        self._ledger = ledger
+        self._feed = feed
+        self._reload = reload
+
+    # ---- looking
+
+    async def get_status(self, call: Call) -> Status:
+        return msgspec.structs.replace(self.sight.status(), may_act=call.may_act)
+
+    async def get_upstreams(self, _: Call) -> Upstreams:
+        return Upstreams(now_ms=self.sight.now_ms(), upstreams=self.sight.status().upstreams)
+
+    async def get_upstream(self, call: Call) -> UpstreamAnswer:
+        return self._upstream_answer(self._upstream(call.target))
+
+    async def get_requests(self, call: Call) -> Requests:
+        query: RequestsQuery = call.query
+        if query.upstream is not msgspec.UNSET:
+            self._upstream(query.upstream)
+        views = self.sight.requests(query.state in ("all", "done"))
+        found = [view for view in views if _is_wanted(view, query)]
+        if query.limit is not msgspec.UNSET:
+            del found[query.limit :]
+        return Requests(now_ms=self.sight.now_ms(), requests=found)
+
+    async def get_request(self, call: Call) -> RequestDetail:
+        return self._detail(self._record(call.target))
+
+    async def get_config(self, _: Call) -> Config:
+        return self.sight.config()
+
+    async def get_metrics(self, _: Call) -> Answer:
+        content_type, text = self.sight.metrics()
+        return Answer(text, content_type=content_type)
+
+    async def get_health(self, _: Call) -> Health:
+        """The process lives and its loop turns."""
+        return Health(status="ok")
+
+    async def get_ready(self, call: Call) -> Health | Answer:
+        """Whether it takes requests, or that upstream does."""
+        status = self.sight.status()
+        why = "" if status.state == "running" else status.state
+        if call.query.upstream is not msgspec.UNSET:
+            state = self._upstream(call.query.upstream).state
+            why = why or ("" if state in _TAKES_REQUESTS else state)
+        return Answer(adminapi.encode(Health(status=why)), 503) if why else Health(status="ok")
+
+    # ---- acting on an upstream
+
+    async def pause(self, call: Call) -> UpstreamAnswer:
+        return self._change_mode(call, self._admission.pause)
+
+    async def resume(self, call: Call) -> UpstreamAnswer:
+        return self._change_mode(call, self._admission.resume)
+
+    async def drain(self, call: Call) -> UpstreamAnswer:
+        return self._change_mode(call, self._admission.drain)
+
+    def _change_mode(self, call: Call, change: Callable[..., None]) -> UpstreamAnswer:
+        self._check_runs()
+        name = self._upstream(call.target).name
+        if name in self.sight.leaving():
+            raise Conflict(
+                f"upstream {name} is no longer in the settings, and goes when its last request is over; "
+                "to keep it put it back there and reload"
+            )
+        before = self._admission.gate(name).mode
+        change(name, by=call.by)
+        return self._upstream_answer(self._upstream(name), changed=self._admission.gate(name).mode is not before)
+
+    async def set_limits(self, call: Call) -> LimitsAnswer:
+        self._check_runs()
+        name, change = self._upstream(call.target).name, call.body
+        gate = self._admission.gate(name)
+        old, new = gate.limits, _changed(gate.limits, change)
+        self._admission.set_limits(name, new, by=call.by)
+        return LimitsAnswer(
+            now_ms=self.sight.now_ms(),
+            upstream=name,
+            old=_view_limits(old),
+            new=_view_limits(new),
+            note=_note(old, new, gate.statistics(), endpoints=len(gate.endpoints())),
+        )
+
+    async def reload(self, call: Call) -> Reloaded:
+        logger.info("reload asked for by %s", call.by)
+        return await self._reload(call.by)
+
+    def _check_runs(self) -> None:
+        if self.sight.status().state != "running":
+            raise Conflict("llmgate is stopping: nothing can be changed any more")
+
+    def _upstream(self, name: str) -> UpstreamView:
+        views = {view.name: view for view in self.sight.status().upstreams}
+        if name not in views:
+            raise UnknownUpstream(
+                f"there is no upstream {name!r}; {nearest(name, views)}there are: {', '.join(views) or 'none'}"
+            )
+        return views[name]
+
+    def _upstream_answer(self, view: UpstreamView, *, changed: bool = False) -> UpstreamAnswer:
+        return UpstreamAnswer(now_ms=self.sight.now_ms(), upstream=view, changed=changed)
+
+    # ---- acting on a request
+
+    async def cancel(self, call: Call) -> RequestDetail:
+        """Ends it, whether it waits or runs; its client gets an error that says so."""
+        record = self._record(call.target)
+        if record.state in ("done", "draining"):
+            raise Conflict(f"request {call.target} is over: {record.outcome}")
+        if not self._admission.dismiss(record.upstream, call.target, by=call.by):
+            await self._cut(record, call.by)
+        return self._detail(record)
+
+    async def _cut(self, record: Record, by: str) -> None:
+        """One that has a slot: whoever holds its client and its server's answer ends it."""
+        member = self._running.find(record.caller.id)
+        if member is None:
+            raise Conflict(f"request {record.caller.id} is just about to end")
+        over = self._admission.note_cancel(record.upstream, record.caller.id, by=by)
+        member.stop(Cancelled(f"llmgate: an operator cancelled this request at upstream {record.upstream} (CANCELLED)"))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CANCEL_SECONDS):
+                await asyncio.wait([over])
+
+    async def move(self, call: Call) -> RequestDetail:
+        """Makes one that waits the next to run."""
+        record = self._record(call.target)
+        if not self._admission.move_to_front(record.upstream, call.target, by=call.by):
+            raise Conflict(f"request {call.target} does not wait, so it can not be moved: it is {record.state}")
+        return self._detail(record)
+
+    def _record(self, request_id: str) -> Record:
+        record = self._ledger.record(request_id) or next(
+            (record for record in self._ledger.recent() if record.caller.id == request_id), None
+        )
+        if record is None:
+            raise UnknownRequest(
+                f"there is no request {request_id!r}, or it ended too long ago; GET /v1/requests?state=all lists all"
+            )
+        return record
+
+    def _detail(self, record: Record) -> RequestDetail:
+        views = self.sight.requests(True)
+        request_id, session = record.caller.id, record.caller.session
+        position = self._admission.position(record.upstream, request_id)
+        others = [view for view in views if session and view.session == session and view.id != request_id]
+        return RequestDetail(
+            now_ms=self.sight.now_ms(),
+            request=next(view for view in views if view.id == request_id),
+            position=position.position if position is not None else None,
+            depth=self._admission.gate(record.upstream).depth,
+            eta_ms=position.eta_ms if position is not None else None,
+            journey=self._feed.journey(record),
+            of_session=sorted(others, key=lambda view: -view.arrived_ms)[:_OF_SESSION],
+        )
+
+
+def _is_wanted(view: RequestView, query: RequestsQuery) -> bool:
+    session = query.session
+    return (
+        (query.state in ("all", view.state) or (query.state == "live" and view.state != "done"))
+        and all(_is_unset_or(getattr(query, name), getattr(view, name)) for name in ("upstream", "client", "model"))
+        and (session is msgspec.UNSET or view.session.startswith(session))
+    )
+
+
+def _is_unset_or(wanted: str | msgspec.UnsetType, value: str) -> bool:
+    return wanted is msgspec.UNSET or wanted == value
+
+
+def _changed(limits: Limits, change: LimitsChange) -> Limits:
+    """0 seconds are "for ever", as in the settings."""
+    named = {name: value for name in change.__struct_fields__ if (value := getattr(change, name)) is not msgspec.UNSET}
+    if "queue_timeout" in named:
+        named["queue_timeout"] = named["queue_timeout"] or None
+    return msgspec.structs.replace(limits, **named)
+
+
+def _view_limits(limits: Limits) -> LimitsView:
+    return LimitsView(
+        max_concurrent=limits.max_concurrent, max_queued=limits.max_queued, queue_timeout=limits.queue_timeout
+    )
+
+
+def _note(old: Limits, new: Limits, gate: GateStatistics, *, endpoints: int) -> str:
+    """What does not follow from the numbers."""
+    return "; ".join(_remarks(old, new, gate, endpoints))
+
+
+def _remarks(old: Limits, new: Limits, gate: GateStatistics, endpoints: int) -> Iterable[str]:
+    if new.max_concurrent != old.max_concurrent and endpoints > 1:
+        yield f"max_concurrent bounds all {endpoints} endpoints together, each of which keeps its own limit"
+    if new.max_concurrent and gate.running + gate.draining > new.max_concurrent:
+        yield f"{gate.running + gate.draining} are in flight and go on; nobody is sent until fewer are"
+    if new.max_queued is not None and gate.waiting > new.max_queued:
+        yield f"{gate.waiting} wait and keep their places; nobody may join them until fewer do"
+    if new.queue_timeout != old.queue_timeout and gate.waiting:
+        yield "who waits already keeps the queue_timeout with which it came"
