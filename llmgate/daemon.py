@@ -13,33 +13,42 @@ import resource
 import signal
 import socket
 import time
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
-import msgspec
 import uvloop
 from starlette.types import ASGIApp
 
 from llmgate import __version__
-from llmgate.adminapi import RequestView, Status, UpstreamView
-from llmgate.admission.local import LocalAdmission
+from llmgate.adminapi import Reloaded, Status
 from llmgate.config.load import Loaded
 from llmgate.config.paths import default_admin_socket
-from llmgate.core.events import Event
-from llmgate.discovery import Discovery
+from llmgate.core.capacity import admin_connections, client_connections
+from llmgate.core.events import Event, SettingsReloaded
+from llmgate.core.gate import Gate
 from llmgate.errors import LlmgateError, Refused
-from llmgate.fleet import make_gate, make_upstreams, owners_of
-from llmgate.lookout import Lookout
-from llmgate.server.admin import Looking, admin_app
+from llmgate.reloader import Reloader
+from llmgate.roster import Roster
+from llmgate.selfcheck import SelfCheck
+from llmgate.server.admin import AdminApp
+from llmgate.server.admin_config import view_config
+from llmgate.server.admin_operator import Operator, Sight
+from llmgate.server.admin_protocol import AdminProtocol
 from llmgate.server.frontdoor import FrontDoor
-from llmgate.server.http_server import HttpServer
+from llmgate.server.http_server import HttpServer, WireLimits
+from llmgate.server.metrics_app import MetricsApp
 from llmgate.server.services import Services
 from llmgate.server.sockets import SocketInUse, SocketNotAllowed, UnixSocket, bind_listen
 from llmgate.telemetry import log
 from llmgate.telemetry.feed import Feed
 from llmgate.telemetry.journal import Journal
-from llmgate.telemetry.ledger import Ledger, rfc3339, view_request, view_upstream
+from llmgate.telemetry.ledger import Ledger, rfc3339
+from llmgate.telemetry.metrics import Metrics
+from llmgate.telemetry.notify import Notifier
+from llmgate.telemetry.state import state_lines
+from llmgate.views import Views
 
 logger = logging.getLogger("llmgate")
 
@@ -48,29 +57,38 @@ OK, IN_USE, NOT_ALLOWED = 0, os.EX_UNAVAILABLE, os.EX_NOPERM
 GARBAGE_KEPT = 10_000
 """Objects that may have become garbage in circles before it is looked for: some megabytes."""
 
+ADMIN_CONNECTIONS = 256
+"""Connections to the admin socket at once: a few programs look in, and a flood must not take the clients' files."""
+
+FEW_CONNECTIONS = 1000
+"""Fewer are told of, also where nobody asked for more."""
+
 CUT_SECONDS = 1.0
 """How long clients that are cut at the end get to take their error."""
 
 
-def serve(loaded: Loaded) -> int:
-    """Runs the daemon until it is told to stop; the exit status (sysexits: 69 address in use, 77 not allowed)."""
+def serve(loaded: Loaded, read: Callable[[], Loaded] | None = None) -> int:
+    """Runs the daemon until it is told to stop; the exit status (sysexits: 69 address in use, 77 not allowed).
+
+    `read` gives the settings as they are by now, for a reload, or raises SettingsError; None: they do not change.
+    """
     log.configure(loaded.settings.log.level, loaded.settings.log.format)
     for warning in loaded.warnings:
         logger.warning("%s", warning.removeprefix("llmgate: "))
     raise_file_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_run(loaded))
+        return runner.run(_run(loaded, read))
 
 
-async def _run(loaded: Loaded) -> int:
-    daemon = Daemon(loaded)
+async def _run(loaded: Loaded, read: Callable[[], Loaded] | None) -> int:
+    daemon = Daemon(loaded, read)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, daemon.stop)
+    for number, act in daemon.signals.items():
+        loop.add_signal_handler(number, act)
     try:
         with ExitStack() as stack:
             await daemon.run(stack)
-        _ignore_signals(loop)
+        _ignore_signals(loop, daemon.signals)
     except SocketInUse as error:
         return _refuse_to_start(error, IN_USE)
     except SocketNotAllowed as error:
@@ -78,9 +96,9 @@ async def _run(loaded: Loaded) -> int:
     return OK
 
 
-def _ignore_signals(loop: asyncio.AbstractEventLoop) -> None:
+def _ignore_signals(loop: asyncio.AbstractEventLoop, numbers: Iterable[int]) -> None:
     """All is done: a signal that comes while Python takes itself down must not change the exit status."""
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in numbers:
         loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_IGN)
 
@@ -93,62 +111,131 @@ def _refuse_to_start(error: LlmgateError, status: int) -> int:
 class Daemon:
     """One process: the gates, the upstreams, the two servers. Make it inside the running loop."""
 
-    def __init__(self, loaded: Loaded) -> None:
+    def __init__(self, loaded: Loaded, read: Callable[[], Loaded] | None = None) -> None:
+        """`read`: see `serve`."""
         self._loaded = loaded
         settings = loaded.settings
         self._started = time.monotonic()
         self._started_at = datetime.now(UTC)
         self._ledger = Ledger(settings.admin.history)
         self._journal = Journal(logger)
+        self._roster = Roster(loaded, self._on_event, self._on_change)
+        self._views = Views(self._roster, self._ledger)
         self._feed = Feed(
-            self._ledger, status=self.status, upstream=self._view_upstream, history=settings.admin.history
+            self._ledger, status=self.status, upstream=self._views.upstream, history=settings.admin.history
         )
-        gates = [make_gate(name, upstream) for name, upstream in settings.upstreams.items()]
-        self._admission = LocalAdmission(gates, self._on_event)
-        upstreams = make_upstreams(settings, {name: _key(loaded, name) for name in settings.upstreams})
-        self._discovery = Discovery(settings, upstreams, self._admission, self._on_routes)
-        self._lookout = Lookout(upstreams, owners_of(settings), self._admission, self._discovery.ask_again)
+        self._admission = self._roster.admission
         self._services = Services(
             settings,
             self._admission,
-            upstreams,
+            self._roster.servers,
             self._ledger,
-            self._discovery.routes(),
-            self._lookout.slot_watches,
+            self._roster.routes,
+            self._roster.lookout.slot_watches,
+            loaded.keys,
         )
-        self._front = FrontDoor(self._services, settings.server.path_prefix)
+        self._reloader = Reloader(loaded, read or (lambda: loaded), self._roster, self._on_applied)
+        self._metrics = Metrics(
+            self._gates, self._services.frames, clock=time.monotonic, model_label=settings.metrics.model_label
+        )
+        self._notifier = Notifier(os.environ)
+        scraped = self._metrics.render if settings.metrics.listen == "main" else None
+        self._front = FrontDoor(self._services, settings.server.path_prefix, scraped)
         self._socket = settings.admin.socket or default_admin_socket(os.environ, os.getuid())
         self._listen: list[str] = []
         self._stopping = asyncio.Event()
         self._cutting = asyncio.Event()
+        self._reload_wanted = asyncio.Event()
+        self._serving: HttpServer | None = None
 
     # ---- life
+
+    @property
+    def signals(self) -> dict[int, Callable[[], None]]:
+        """What each signal does."""
+        return {
+            signal.SIGTERM: self.stop,
+            signal.SIGINT: self.stop,
+            signal.SIGHUP: self._reload_wanted.set,
+            signal.SIGUSR1: self.log_state,
+        }
 
     async def run(self, stack: ExitStack) -> None:
         """Until `stop`. Sockets live in `stack`. Raises SocketInUse, SocketNotAllowed before anything has started."""
         admin_socket = stack.enter_context(
-            UnixSocket(self._socket, mode=self._loaded.settings.admin.mode, private=True)
+            UnixSocket(
+                self._socket,
+                mode=self._loaded.settings.admin.mode,
+                private=True,
+                group=self._loaded.settings.admin.group,
+            )
         )
-        admin = HttpServer(self._admin_app(), [admin_socket.bound])
+        files = open_files()
+        limits = WireLimits(max_connections=min(ADMIN_CONNECTIONS, admin_connections(files)))
+        admin = HttpServer(self._admin_app(), [admin_socket.bound], limits=limits, protocol=AdminProtocol)
         sockets = [self._bind(address, stack) for address in self._loaded.settings.server.listen]
-        front = HttpServer(self._front, sockets, self._loaded.settings.server.client_stall_timeout)
+        self._serving = front = self._front_server(sockets, files)
+        looking = [admin, *self._metrics_server(stack)]
         async with asyncio.TaskGroup() as tasks:
-            watching = [tasks.create_task(self._discovery.run()), tasks.create_task(self._lookout.run())]
-            await admin.start()
-            await front.start()
+            watching = [
+                tasks.create_task(task)
+                for task in (self._roster.run(), SelfCheck(self._roster).run(), self._reload_on_demand(), self._live())
+            ]
+            for server in (*looking, front):
+                await server.start()
             spare_the_collector()
-            logger.info("listening on %s, admin socket %s", ", ".join(self._listen), self._socket)
+            logger.info("%s, admin socket %s", self._listening, self._socket)
+            self._notifier.ready(self._listening)
             await self._stopping.wait()
             await self._drain(front)
             for task in watching:
                 task.cancel()
         await front.stop()
         self._feed.close()
-        await admin.stop()
-        for upstream in self._services.upstreams.values():
-            await upstream.aclose()
-        self._admission.stop()
+        for server in looking:
+            await server.stop()
+        await self._roster.aclose()
         logger.info("stopped")
+
+    def _metrics_server(self, stack: ExitStack) -> list[HttpServer]:
+        """None or one."""
+        listen = self._loaded.settings.metrics.listen
+        if listen in ("", "main"):
+            return []
+        bound = bind_listen(listen)
+        stack.callback(bound.close)
+        limits = WireLimits(max_connections=ADMIN_CONNECTIONS)
+        return [HttpServer(MetricsApp(self._metrics.render), [bound], limits=limits)]
+
+    def _front_server(self, sockets: list[socket.socket], files: int | None) -> HttpServer:
+        server = self._loaded.settings.server
+        limits = WireLimits(
+            header_timeout=server.header_timeout,
+            max_connections=client_connections(server.max_connections, files),
+            max_bodies=max(server.max_held_bodies, server.max_body),
+        )
+        is_less = limits.max_connections < server.max_connections
+        if is_less and ("max_connections" in server.model_fields_set or limits.max_connections < FEW_CONNECTIONS):
+            logger.info(
+                "at most %d connections of clients: the limit on open files (%d) allows no more",
+                limits.max_connections,
+                files,
+            )
+        return HttpServer(self._front, sockets, server.client_stall_timeout, limits)
+
+    async def _reload_on_demand(self) -> None:
+        """For SIGHUP."""
+        while True:
+            await self._reload_wanted.wait()
+            self._reload_wanted.clear()
+            await self.reload()
+
+    async def _live(self) -> None:
+        """Tells the service manager now and then that the loop turns."""
+        seconds = self._notifier.watchdog_seconds
+        while seconds is not None:
+            self._notifier.alive()
+            await asyncio.sleep(seconds)
 
     def stop(self) -> None:
         """Drains, then stops. Asked again, it cuts at once."""
@@ -159,6 +246,7 @@ class Daemon:
     async def _drain(self, front: HttpServer) -> None:
         running = self._services.running
         self._services.draining = True
+        self._notifier.stopping()
         front.close_listeners()
         self._feed.announce()
         self._admission.close()
@@ -194,9 +282,14 @@ class Daemon:
             if count := self._count_running():
                 logger.warning("drain_timeout is over: %d requests are cut", count)
 
+    @property
+    def _listening(self) -> str:
+        return f"listening on {', '.join(self._listen)}"
+
     def _count_running(self) -> int:
-        """Those who have a slot: whoever was dismissed is among the exchanges until it is told."""
-        return sum(self._admission.gate(name).statistics().running for name in self._admission.upstreams())
+        """Those who have a slot, or need none: whoever was dismissed is among the exchanges until it is told."""
+        with_slots = sum(self._admission.gate(name).statistics().running for name in self._admission.upstreams())
+        return with_slots + self._services.ungated
 
     def _bind(self, address: str, stack: ExitStack) -> socket.socket:
         if address.startswith("unix:"):
@@ -212,19 +305,64 @@ class Daemon:
     # ---- what happens
 
     def _on_event(self, event: Event) -> None:
-        self._lookout.apply(event)
+        self._roster.note(event)
         record = self._ledger.apply(event)
         self._journal.apply(event)
+        self._metrics.apply(event, record)
         self._feed.apply(event, record)
 
-    def _on_routes(self) -> None:
-        self._services.routes = self._discovery.routes()
+    def _on_change(self, roster: Roster) -> None:
+        services = self._services
+        services.settings, services.routes, services.upstreams = roster.settings, roster.routes, roster.servers
+        services.slot_watches = roster.lookout.slot_watches
+
+    def _on_applied(self, loaded: Loaded) -> None:
+        self._loaded = loaded
+        self._services.keys = loaded.keys
+        log.set_level(loaded.settings.log.level)
+        if self._serving is not None:
+            self._serving.set_stall(loaded.settings.server.client_stall_timeout)
+
+    async def reload(self, by: str = "") -> Reloaded:
+        """Reads the settings again; with an error nothing has changed. `by`: who asked for it, for the event."""
+        if self._services.draining:
+            return Reloaded(error="llmgate: llmgate is stopping, its settings are not read again")
+        self._notifier.reloading()
+        reloaded = await self._reloader.reload()
+        self._notifier.ready(self._listening)
+        self._metrics.note_reload(succeeded=not reloaded.error)
+        self._feed.apply(SettingsReloaded(0, time.monotonic(), "", _in_words(reloaded), by), None)
+        self._feed.announce()
+        return reloaded
+
+    def log_state(self) -> None:
+        """The state, line by line, whatever the level of the log is."""
+        for line in state_lines(self.status(), self._views.requests(False)):
+            logger.handle(logger.makeRecord(logger.name, logging.INFO, "", 0, "%s", (line,), None))
 
     # ---- what is seen
 
     def _admin_app(self) -> ASGIApp:
-        looking = Looking(status=self.status, requests=self._view_requests, now_ms=_now_ms)
-        return admin_app(looking, self._feed)
+        sight = Sight(
+            status=self.status,
+            requests=self._views.requests,
+            now_ms=_now_ms,
+            config=lambda: view_config(self._loaded, self._services.settings),
+            metrics=self._metrics.render,
+            leaving=lambda: self._roster.leaving,
+        )
+        operator = Operator(
+            sight,
+            admission=self._admission,
+            running=self._services.running,
+            ledger=self._ledger,
+            feed=self._feed,
+            reload=self.reload,
+        )
+        return AdminApp(operator, self._feed, self._loaded.settings.admin.read_only_uids)
+
+    def _gates(self) -> dict[str, Gate]:
+        return {name: self._admission.gate(name) for name in self._admission.upstreams()}
 
     def status(self) -> Status:
         """The whole state."""
@@ -241,31 +379,8 @@ class Daemon:
             path_prefix=list(self._loaded.settings.server.path_prefix),
             config=str(self._loaded.path or ""),
             socket=str(self._socket),
-            upstreams=[self._view_upstream(name) for name in self._loaded.settings.upstreams],
+            upstreams=self._views.upstreams(),
         )
-
-    def _view_upstream(self, name: str) -> UpstreamView:
-        gate = self._admission.gate(name)
-        oldest = next(gate.waiting(), None)
-        view = view_upstream(
-            name,
-            self._services.settings.upstreams[name].display_url,
-            gate.statistics(),
-            gate.endpoints(),
-            self._ledger.figures(name),
-            oldest.entered_at if oldest is not None else None,
-            time.monotonic(),
-        )
-        detail = self._lookout.detail(name)
-        return msgspec.structs.replace(view, detail=detail) if detail else view
-
-    def _view_requests(self, recent: bool) -> list[RequestView]:
-        now, wall = time.monotonic(), datetime.now(UTC)
-        live = sorted(
-            self._ledger.live(), key=lambda record: (record.state != "waiting", record.upstream, record.order)
-        )
-        records = [*live, *self._ledger.recent()] if recent else live
-        return [view_request(record, now, wall) for record in records]
 
 
 def raise_file_limit() -> None:
@@ -276,6 +391,12 @@ def raise_file_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
+def open_files() -> int | None:
+    """How many files this process may have open; None = as many as it likes."""
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
 def spare_the_collector() -> None:
     """What was built at the start lives to the end: the collector need not walk through it for every few requests."""
     gc.collect()
@@ -283,9 +404,12 @@ def spare_the_collector() -> None:
     gc.set_threshold(GARBAGE_KEPT)
 
 
-def _key(loaded: Loaded, name: str) -> str:
-    key = loaded.api_keys.get(name)
-    return key.get_secret_value() if key is not None else ""
+def _in_words(reloaded: Reloaded) -> str:
+    if reloaded.error:
+        return "reload failed: " + reloaded.error.split("\n")[0].removeprefix("llmgate: ")
+    waiting = [change.key for change in reloaded.changed if change.reload == "restart"]
+    told = f"reloaded: {len(reloaded.changed) - len(waiting)} settings changed"
+    return f"{told}; these need a restart: {', '.join(waiting)}" if waiting else told
 
 
 def _now_ms() -> int:

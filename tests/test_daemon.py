@@ -87,7 +87,7 @@ class Running:
     async def look(self, path: str) -> Any:
         """JSON of the admin socket."""
         reader, writer = await asyncio.open_unix_connection(str(self.daemon._socket))
-        writer.write(f"GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".encode())
+        writer.write(f"GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".encode())
         answer = await reader.read()
         writer.close()
         await writer.wait_closed()
@@ -223,7 +223,7 @@ async def test_watchers_see_it_stop_and_are_closed(tmp_path: Path, hands: Hands)
     async with Running(loaded(tmp_path, hands.url)) as running:
         _, turn, *_ = await running.fill(hands)
         reader, writer = await asyncio.open_unix_connection(str(running.daemon._socket))
-        writer.write(b"GET /v1/events HTTP/1.1\r\nhost: x\r\n\r\n")
+        writer.write(b"GET /v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n")
         assert b'"state":"running"' in await reader.readuntil(b"\n\n\r\n")
         running.daemon.stop()
         assert b'"state":"stopping"' in await reader.readuntil(b'"stopping"')
@@ -292,7 +292,7 @@ def test_it_serves_until_a_signal(tmp_path: Path, capsys: pytest.CaptureFixture[
         while time.monotonic() < deadline:
             with socket.socket(socket.AF_UNIX) as probe:
                 if probe.connect_ex(str(path)) == 0:
-                    probe.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+                    probe.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
                     probe.recv(100)
                     break
             time.sleep(0.005)
@@ -326,7 +326,7 @@ async def test_it_listens_on_every_kind_of_address(tmp_path: Path) -> None:
         assert (tmp_path / "clients.sock").stat().st_mode & 0o777 == 0o660
         assert (tmp_path / "run" / "admin.sock").stat().st_mode & 0o777 == 0o600
         reader, writer = await asyncio.open_unix_connection(f"{tmp_path}/clients.sock")
-        writer.write(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        writer.write(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
         assert (await reader.read()).startswith(b"HTTP/1.1 200 OK")
         writer.close()
     assert not (tmp_path / "clients.sock").exists()
@@ -417,3 +417,34 @@ def test_a_key_is_not_shown(tmp_path: Path) -> None:
     settings = loaded(tmp_path, upstream={"api_key_env": "KEY"})
     assert settings.api_keys == {"a": SecretStr("secret")}
     assert "secret" not in repr(settings)
+
+
+# ---- reading the settings again
+
+
+async def test_a_reload_reaches_what_the_daemon_keeps(tmp_path: Path, hands: Hands, log_lines: list[str]) -> None:
+    async with Running(loaded(tmp_path, hands.url)) as running:
+        daemon = running.daemon
+        daemon._reloader._read = lambda: loaded(tmp_path, hands.url, client_stall_timeout=500)
+        told = await daemon.reload()
+        assert [change.key for change in told.changed] == ["server.client_stall_timeout"]
+        assert daemon._serving is not None
+        assert daemon._serving._protocol.user_timeout == 510
+        assert daemon._services.settings.server.client_stall_timeout == 500
+        assert b'llmgate_config_reloads_total{result="success"} 1.0' in daemon._metrics.render()[1]
+
+
+async def test_while_it_stops_its_settings_stay(tmp_path: Path, hands: Hands) -> None:
+    async with Running(loaded(tmp_path, hands.url)) as running:
+        _, turn, *_ = await running.fill(hands)
+        running.daemon.stop()
+        await running.wait(lambda status: status.state == "stopping")
+        assert "is stopping" in (await running.daemon.reload()).error
+        await turn.end()
+        await running.wait_over()
+
+
+async def test_where_the_settings_cannot_change_a_reload_changes_nothing(tmp_path: Path, hands: Hands) -> None:
+    async with Running(loaded(tmp_path, hands.url)) as running:
+        told = await running.daemon.reload()
+        assert (told.changed, told.error) == ([], "")

@@ -1,14 +1,17 @@
 """What one request needs of the daemon: made by the composition root, shared by all exchanges."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from llmgate.admission.base import Place
 from llmgate.admission.local import LocalAdmission
 from llmgate.config.settings import Settings
+from llmgate.core.keys import ClientKeys, KeyCounts
 from llmgate.core.routing import Routes
 from llmgate.errors import GateError, Outcome
+from llmgate.server.turned_away import TurnedAway
 from llmgate.telemetry.ledger import Ledger
 from llmgate.upstreams.slots import SlotWatch
 from llmgate.upstreams.upstream import Upstream
@@ -16,6 +19,11 @@ from llmgate.upstreams.upstream import Upstream
 
 class Stoppable(Protocol):
     """What can be ended from outside."""
+
+    @property
+    def id(self) -> str:
+        """The request's, as in log and feed."""
+        ...
 
     def stop(self, error: GateError) -> None: ...
 
@@ -43,6 +51,10 @@ class Running:
         if not self._members:
             self._empty.set()
 
+    def find(self, request_id: str) -> Stoppable | None:
+        """The one of that request. It looks at all: for an operator."""
+        return next((member for member in self._members if member.id == request_id), None)
+
     async def wait_empty(self) -> None:
         """Until none is left."""
         while self._members:
@@ -61,6 +73,7 @@ class Services:
         ledger: Ledger,
         routes: Routes,
         slot_watches: Mapping[str, SlotWatch] | None = None,
+        keys: ClientKeys | None = None,
     ) -> None:
         """`upstreams` and `slot_watches` by the name of the endpoint; the first one of an upstream has its name."""
         self.settings = settings
@@ -69,8 +82,15 @@ class Services:
         self.slot_watches = slot_watches or {}
         self.ledger = ledger
         self.routes = routes
+        self.keys = keys or ClientKeys()
+        self.key_counts = KeyCounts()
+        self.turned_away = TurnedAway()
         self.running = Running()
+        self.ungated = 0
+        """How many passages are under way that need no slot: no gate knows of them."""
         self.draining = False
+        self.frames: Counter[tuple[str, str]] = Counter()
+        """What waiting clients were told, by surface and kind: queue, heartbeat, blank."""
 
     def drain(
         self, place: Place, outcome: Outcome, release_timeout: float, *, lost: bool = False, had_head: bool = True

@@ -9,6 +9,7 @@ The logger writes "llmgate: " in front. A request that gets a slot at once, and 
 """
 
 import logging
+import re
 
 from llmgate.core.caller import Caller
 from llmgate.core.events import (
@@ -29,6 +30,7 @@ from llmgate.core.events import (
     Refused,
     Released,
     Requeued,
+    SettingsReloaded,
     TicketEvent,
 )
 from llmgate.errors import Outcome
@@ -36,7 +38,11 @@ from llmgate.errors import Outcome
 FAILURES: frozenset[Outcome] = frozenset({"upstream_error", "upstream_timeout", "upstream_down"})
 """Outcomes that are the upstream's doing."""
 
+_TOLD: frozenset[Outcome | None] = FAILURES | {"cancelled"}
+"""Ends of a request that ran, of which a line is written."""
+
 _SESSION_SHOWN = 8
+_CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 class Journal:
@@ -57,7 +63,8 @@ class Journal:
         level = logging.WARNING if _is_warning(event) else logging.INFO
         if self._logger.isEnabledFor(level):
             caller = event.caller if isinstance(event, (TicketEvent, Refused)) else None
-            self._logger.log(level, "%s%s %s", event.upstream, _who(caller) if caller else "", text)
+            who = _who(caller) if caller else ""
+            self._logger.log(level, "%s%s %s", event.upstream, who, text, extra={"fields": _fields(event, caller)})
 
     def _is_told_already(self, event: Event) -> bool:
         match event:
@@ -84,11 +91,23 @@ def _is_warning(event: Event) -> bool:
     """Where something is wrong, or is right again."""
     if isinstance(event, EndpointChanged):
         return event.up is not event.old_up
-    return isinstance(event, (Drained, Released, AlarmRaised, AlarmCleared))
+    if isinstance(event, (Drained, Released)):
+        return event.outcome in FAILURES
+    return isinstance(event, (AlarmRaised, AlarmCleared))
+
+
+def kind_of(event: Event) -> str:
+    """The event's past-tense word in lower case, such as "limits_changed"."""
+    return _CAPITAL.sub("_", type(event).__name__).lower()
 
 
 def describe(event: Event) -> str:
     """The event in words, without upstream and request; "" for what is not told."""
+    text, by = _describe(event), getattr(event, "by", "")
+    return f"{text} by {by}" if text and by else text
+
+
+def _describe(event: Event) -> str:
     match event:
         case Admitted(queued=True, waited=waited):
             return f"dispatched after {round(waited * 1000)}ms"
@@ -102,7 +121,7 @@ def describe(event: Event) -> str:
             return f"{outcome} (depth {depth})"
         case Moved():
             return "moved to the front"
-        case Drained(outcome=outcome, ran=ran) | Released(outcome=outcome, ran=ran) if outcome in FAILURES:
+        case Drained(outcome=outcome, ran=ran) | Released(outcome=outcome, ran=ran) if outcome in _TOLD:
             return f"{outcome} after {round(ran * 1000)}ms"
         case Requeued():
             return "requeued: nothing of it was sent"
@@ -121,7 +140,7 @@ def _describe_change(event: Event) -> str:
                 if getattr(new, name) != getattr(old, name)
             ]
             return "limits changed: " + ", ".join(changed)
-        case AlarmRaised(text=text):
+        case AlarmRaised(text=text) | SettingsReloaded(text=text):
             return text
         case AlarmCleared(alarm=alarm):
             return f"{alarm.replace('_', ' ')} no more"
@@ -143,7 +162,14 @@ def _describe_endpoint(event: EndpointChanged) -> str:
     return ", ".join(told)
 
 
+def _fields(event: Event, caller: Caller | None) -> dict[str, str]:
+    """What the line is about, for logs that keep that apart."""
+    about = {"upstream": event.upstream, "outcome": getattr(event, "outcome", None) or ""}
+    return about if caller is None else {**about, "request": caller.id, "session": caller.session}
+
+
 def _who(caller: Caller) -> str:
     session = f" session={caller.session[:_SESSION_SHOWN]}" if caller.session else ""
     purpose = f" purpose={caller.purpose}" if caller.purpose else ""
-    return session + purpose
+    key = f" key={caller.key}" if caller.key else ""
+    return session + purpose + key

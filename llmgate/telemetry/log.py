@@ -9,6 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
+from llmgate.telemetry.journald import JournalHandler, is_journal
+from llmgate.telemetry.lines import LineHandler
+
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
@@ -25,44 +28,38 @@ class TextLine(logging.Formatter):
 
 
 class JsonLine(logging.Formatter):
-    """One object a line: at, level, logger, message; the message is what a line of text would say."""
+    """One object a line: at, level, logger, message, which is what a line of text would say, and what it is about:
+    upstream, request, session, outcome, where there are such."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {"at": _stamp(record), "level": record.levelname.lower(), "logger": record.name}
-        return json.dumps({**line, "message": _message(self, record)}, ensure_ascii=False)
-
-
-class LineHandler(logging.StreamHandler[TextIO]):
-    """Writes each line straight to the file. What a text stream could not write it keeps, and fails on it once more
-    when the process ends: that would change its exit status."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            file = self.stream.fileno()
-        except (OSError, ValueError):
-            super().emit(record)  # no file, as in a test
-            return
-        try:
-            line = memoryview((self.format(record) + self.terminator).encode("utf-8", "backslashreplace"))
-            while line:
-                line = line[os.write(file, line) :]
-        except Exception:
-            self.handleError(record)
+        about = {name: value for name, value in getattr(record, "fields", {}).items() if value}
+        return json.dumps({**line, "message": _message(self, record), **about}, ensure_ascii=False)
 
 
 def configure(level: str, form: str, *, stream: TextIO | None = None, environ: Mapping[str, str] | None = None) -> None:
     """Sends llmgate's lines from `level` up, and warnings of the libraries, to `stream` (standard error).
 
-    A line that cannot be written is lost in silence: a full disk or a reader that died must not stop the service.
+    A full disk or a reader that died must not stop the service: see `lines`.
     """
     environ = os.environ if environ is None else environ
     logging.raiseExceptions = False
     stream = sys.stderr if stream is None else stream
-    handler = LineHandler(stream)
-    handler.setFormatter(_formatter(form, stream, environ))
+    handler: logging.Handler
+    if form == "auto" and is_journal(stream, environ):
+        handler = JournalHandler()
+        handler.setFormatter(TextLine(stamped=False))
+    else:
+        handler = LineHandler(stream)
+        handler.setFormatter(_formatter(form, stream, environ))
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(logging.WARNING)
+    set_level(level)
+
+
+def set_level(level: str) -> None:
+    """From now on lines from this level up are written."""
     logging.getLogger("llmgate").setLevel(LEVELS[level])
 
 

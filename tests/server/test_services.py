@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from virtual_loop import turns
 
-from llmgate.admission.local import LocalPlace
+from llmgate.admission.place import LocalPlace
 from llmgate.core.caller import Caller
 from llmgate.errors import GateError
 from llmgate.server.services import Running
@@ -15,6 +15,8 @@ from tests.server.stage import pass_time, play
 
 
 class Runner:
+    id = ""
+
     def stop(self, error: GateError) -> None:
         raise NotImplementedError
 
@@ -161,3 +163,13 @@ def test_where_it_tells_nothing_it_drains_by_time_or_until_it_is_known_to_be_the
         guests.check_empty()
 
     play(main())
+
+
+async def test_one_is_found_by_its_request() -> None:
+    running, one, two = Running(), Runner(), Runner()
+    one.id, two.id = "one", "two"
+    assert running.find("one") is None
+    running.add(one)
+    running.add(two)
+    assert running.find("two") is two
+    assert running.find("three") is None

@@ -206,3 +206,26 @@ def test_a_hold_is_told_by_the_server_that_is_down_alone(lines: Any) -> None:
     ]
     gate.set_paused(True, 3.0)
     assert lines(*gate.take_events()) == ["llmgate: a paused (was open)"]
+
+
+@pytest.mark.parametrize(
+    ("event", "text"),
+    [
+        (Dismissed(*ABOUT, WHO, "cancelled", 1.5, "uid 0 (root)"), "cancelled after 1500ms by uid 0 (root)"),
+        (Drained(*ABOUT, WHO, "cancelled", 1.5, "uid 0 (root)"), "cancelled after 1500ms by uid 0 (root)"),
+        (Released(*ABOUT, WHO, "cancelled", 1.5), "cancelled after 1500ms"),
+        (Moved(*ABOUT, WHO, order=-1, by="uid 7"), "moved to the front by uid 7"),
+        (ModeChanged(1, 5.0, "a", Mode.OPEN, Mode.PAUSED, "uid 7"), "paused (was open) by uid 7"),
+        (LimitsChanged(1, 5.0, "a", Limits(), Limits(2), "uid 7"), "limits changed: max_concurrent=2 (was 1) by uid 7"),
+        (Released(*ABOUT, WHO, "completed", 1.5, "uid 7"), ""),
+    ],
+)
+def test_who_had_it_done_is_told(event: Event, text: str) -> None:
+    assert describe(event) == text
+
+
+def test_what_an_operator_did_is_no_warning(lines: Any) -> None:
+    for kind in (Drained, Released):
+        event = kind(*ABOUT, WHO, "cancelled", 1.5, "uid 7")
+        assert lines(event, level=logging.WARNING) == []
+        assert lines(event) == ["llmgate: llamacpp session=a61e6e40 cancelled after 1500ms by uid 7"]

@@ -1,0 +1,84 @@
+"""Whether the gate's counts and reality go apart: the decision of the self-check, over looks that others take.
+
+A single look proves nothing: requests come and go while it is taken. So only what is there in every look of
+LASTING_SECONDS counts, one by one: the same ticket, the same task of the server. Traffic that is in order can never
+raise it: a ticket that runs so long has a connection, and a task that lasts so long belongs to a ticket.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+
+LASTING_SECONDS = 10.0
+_FEWEST_LOOKS = 3
+
+Member = TypeVar("Member")
+
+Task = tuple[str, int]
+"""A task of a server: what it calls it, and at which of its models or endpoints."""
+
+
+class Look(msgspec.Struct, frozen=True):
+    """One upstream at one moment."""
+
+    at: float
+    running: frozenset[int]
+    """Numbers of the tickets that have a slot, and whose request is not over."""
+    draining: frozenset[int]
+    """Those whose request is over."""
+    connections: int
+    """To its servers, with a request on them or being made for one; our own questions may be among them."""
+    tasks: frozenset[Task] | None = None
+    """What its servers work on; None where one of them does not tell."""
+
+
+class Drift:
+    """Of one upstream."""
+
+    __slots__ = ("_looks",)
+
+    def __init__(self) -> None:
+        self._looks: deque[Look] = deque()
+
+    def judge(self, look: Look) -> str | None:
+        """What is wrong, for a person, after one more look; None where nothing is, or not for long enough."""
+        self._looks.append(look)
+        while len(self._looks) > _FEWEST_LOOKS and self._looks[1].at <= look.at - LASTING_SECONDS:
+            self._looks.popleft()
+        if len(self._looks) < _FEWEST_LOOKS or look.at - self._looks[0].at < LASTING_SECONDS:
+            return None
+        return self._find_lost_slots() or self._find_strangers() or self._find_kept_slots()
+
+    def _find_lost_slots(self) -> str | None:
+        held = len(_common([look.running for look in self._looks]))
+        lost = held - max(look.connections for look in self._looks)
+        if lost <= 0:
+            return None
+        return f"drift: {_count(lost, 'slot')} taken by requests that have no connection to the server"
+
+    def _find_strangers(self) -> str | None:
+        """Tasks of the server that are nobody's here."""
+        told = [look.tasks for look in self._looks if look.tasks is not None]
+        if len(told) < len(self._looks):
+            return None
+        strange = len(_common(told)) - max(len(look.running) + len(look.draining) for look in self._looks)
+        if strange <= 0:
+            return None
+        return f"drift: the server works on {_count(strange, 'request')} that llmgate did not send: who else uses it?"
+
+    def _find_kept_slots(self) -> str | None:
+        """Slots that wait for an idle server, though it is idle."""
+        kept = len(_common([look.draining for look in self._looks]))
+        if not kept or any(look.tasks is None or look.tasks for look in self._looks):
+            return None
+        return f"drift: {_count(kept, 'slot')} kept for requests that are over, though the server is idle"
+
+
+def _common(sets: Sequence[frozenset[Member]]) -> frozenset[Member]:
+    return frozenset.intersection(*sets)
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

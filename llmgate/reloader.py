@@ -1,0 +1,86 @@
+"""Reads the settings again, as one transaction: all is read and checked, then it is in force; or nothing has changed.
+
+Keys, certificates and files of secrets are read with them. What only a new start takes on is told and left as it was,
+again at every reload until that start.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from llmgate.adminapi import ConfigChange, Reloaded
+from llmgate.config.load import Loaded
+from llmgate.config.reload import Change, Secrets, differences, in_force, secret_differences
+from llmgate.config.settings import Settings
+from llmgate.errors import SettingsError
+from llmgate.roster import Roster
+
+logger = logging.getLogger("llmgate")
+
+
+class Reloader:
+    """Of one daemon; `loaded` is what it was started with."""
+
+    def __init__(
+        self, loaded: Loaded, read: Callable[[], Loaded], roster: Roster, on_applied: Callable[[Loaded], None]
+    ) -> None:
+        """`read` gives the settings as they are now, or raises SettingsError; `on_applied` is told those that are in
+        force, once the upstreams are."""
+        self._loaded = loaded
+        self._read = read
+        self._roster = roster
+        self._on_applied = on_applied
+        self._turn = asyncio.Lock()
+
+    async def reload(self) -> Reloaded:
+        """One at a time; raises nothing."""
+        async with self._turn:
+            try:
+                new = await asyncio.to_thread(self._read)
+                changes = self._apply(new)
+            except SettingsError as error:
+                return self._refuse(str(error))
+            except OSError as error:
+                return self._refuse(f"llmgate: {error}")
+            except Exception as error:
+                logger.exception("the settings could not be read again")
+                return self._refuse(f"llmgate: a fault inside llmgate, see its log: {type(error).__name__}")
+        warnings = [warning.removeprefix("llmgate: ") for warning in new.warnings]
+        for warning in warnings:
+            logger.warning("%s", warning)
+        for change in changes:
+            logger.info("reload: %s", change)
+        told = [ConfigChange(key=it.key, old=it.old, new=it.new, reload=it.reload) for it in changes]
+        return Reloaded(changed=told, warnings=warnings)
+
+    def _apply(self, new: Loaded) -> list[Change]:
+        if not new.settings.upstreams:
+            raise SettingsError("llmgate: no upstream is given, so there is nothing to stand in front of")
+        old = self._loaded
+        changes = differences(old.settings, new.settings)
+        changes += secret_differences(_secrets(old), _secrets(new), {change.key for change in changes})
+        settings = in_force(old.settings, new.settings)
+        plan = self._roster.prepare(settings, new.api_keys)
+        self._roster.apply(plan)
+        self._loaded = Loaded(settings, new.path, new.warnings, new.api_keys, new.keys, new.origins)
+        self._on_applied(self._loaded)
+        return changes
+
+    @staticmethod
+    def _refuse(error: str) -> Reloaded:
+        for line in error.split("\n"):
+            logger.error("%s", line.removeprefix("llmgate: "))
+        logger.error("the settings stay as they were")
+        return Reloaded(error=error)
+
+
+def _secrets(loaded: Loaded) -> Secrets:
+    """Every key by where it stands in the settings."""
+    of_upstreams: Secrets = {
+        ("upstreams", name, _key_setting(loaded.settings, name)): key for name, key in loaded.api_keys.items()
+    }
+    return {**of_upstreams, **{("keys", key.name): key for key in loaded.keys}}
+
+
+def _key_setting(settings: Settings, upstream: str) -> str:
+    return "api_key_env" if settings.upstreams[upstream].api_key_env else "api_key_file"

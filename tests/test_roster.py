@@ -1,0 +1,353 @@
+"""The upstreams through every reload: who is the same server, who leaves, and random reloads that lose nobody."""
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import virtual_loop
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llmgate import roster
+from llmgate.config.load import Loaded
+from llmgate.config.settings import Settings
+from llmgate.core.caller import Caller
+from llmgate.core.events import Event, Mode
+from llmgate.errors import GateError, QueueError
+from llmgate.roster import Roster, same_servers
+from llmgate.telemetry.feed import outcome_of
+
+if TYPE_CHECKING:
+    from llmgate.admission.place import LocalPlace
+
+A, B, C = (f"http://127.0.0.1:{port}" for port in (1, 2, 3))
+
+
+def of(**upstreams: dict[str, Any]) -> Settings:
+    plain = {
+        name: {"release_timeout": 0, **({} if "endpoints" in one else {"url": A, "max_concurrent": 1}), **one}
+        for name, one in upstreams.items()
+    }
+    return Settings.model_validate({"upstreams": plain})
+
+
+def several(*urls: str, cap: Any = 1) -> dict[str, Any]:
+    return {"endpoints": [{"url": url, "max_concurrent": cap} for url in urls]}
+
+
+class House:
+    """A roster whose servers nobody asks, and the requests that are there."""
+
+    def __init__(self, start: Settings) -> None:
+        self.events: list[Event] = []
+        self.outcomes: dict[str, list[str]] = {}
+        self.places: dict[str, LocalPlace] = {}
+        self.owner: dict[str, str] = {}
+        self.roster = Roster(Loaded(start, None), self.on_event, lambda _: None)
+        self.count = 0
+
+    def on_event(self, event: Event) -> None:
+        self.events.append(event)
+        self.roster.note(event)
+        if (outcome := outcome_of(event)) is not None:
+            self.outcomes.setdefault(event.caller.id, []).append(outcome)  # type: ignore[attr-defined]
+
+    def reload(self, new: Settings, **keys: Any) -> None:
+        self.roster.apply(self.roster.prepare(new, keys))
+
+    async def enter(self, upstream: str) -> str:
+        self.count += 1
+        name = f"r{self.count:04}"
+        try:
+            place = self.roster.admission.enter(upstream, Caller(id=name))
+            await place.__aenter__()
+        except QueueError:
+            pass
+        else:
+            self.places[name], self.owner[name] = place, upstream
+        return name
+
+    async def wait_dropped(self, name: str) -> None:
+        async with asyncio.timeout(30):
+            while name in self.roster.admission.upstreams():  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+
+    def state(self, name: str) -> str:
+        return self.places[name]._taken().state.value
+
+    def those(self, state: str) -> list[str]:
+        return [name for name in self.places if self.state(name) == state]
+
+
+@pytest.fixture(autouse=True)
+def _no_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roster, "LAST_WORD_SECONDS", 0.001)
+
+
+# ---- which server is the same
+
+
+def test_a_server_is_the_same_where_its_url_is() -> None:
+    old = of(a=several(A, B)).upstreams["a"]
+    assert same_servers("a", old, of(a=several(B, C)).upstreams["a"]) == {"a": "a#2"}
+    assert same_servers("a", old, of(a={"url": B}).upstreams["a"]) == {"a": "a#2"}
+    assert same_servers("a", old, of(a={"url": C}).upstreams["a"]) == {}
+
+
+LIMITS_ONLY = [{"max_concurrent": 4}, {"max_queued": 2}, {"on_down": "fail"}, {"models": ["x"]}, {"stall_alarm": 5}]
+
+
+@pytest.mark.parametrize("changed", LIMITS_ONLY)
+async def test_other_limits_leave_the_servers_alone(changed: dict[str, Any]) -> None:
+    house = House(of(a={}))
+    before = house.roster.servers["a"]
+    house.reload(of(a=changed))
+    assert house.roster.servers["a"] is before
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"connect_timeout": 9}, {"headers": {"x": "y"}}, {"transport": "httpx"}, {"forward_auth": True}, {"kind": "vllm"}],
+)
+async def test_other_ways_to_ask_make_a_new_one_that_knows_what_was_known(changed: dict[str, Any]) -> None:
+    house = House(of(a={}))
+    before = house.roster.servers["a"]
+    before.speech.messages = True
+    house.reload(of(a=changed))
+    after = house.roster.servers["a"]
+    assert after is not before
+    assert after.traffic is before.traffic
+    assert after.speech.messages is (None if "kind" in changed else True)
+
+
+async def test_every_setting_of_an_upstream_is_either_the_gates_or_the_servers() -> None:
+    """A new key that nobody thought of makes a new server: the safe side."""
+    samples = {"url": B, "total_timeout": 7, "idle_timeout": 7, "first_byte_timeout": 7, "reasoning_history": "drop"}
+    for key, value in samples.items():
+        house = House(of(a={}))
+        before = house.roster.servers["a"]
+        house.reload(of(a={key: value}))
+        assert (house.roster.servers["a"] is before) == (key == "reasoning_history"), key
+
+
+async def test_a_server_keeps_its_count_under_another_name() -> None:
+    house = House(of(a=several(A, B)))
+    for _ in range(2):
+        await house.enter("a")
+    waiting = await house.enter("a")
+    house.roster.admission.set_endpoint("a", "a#2", up=False, reason="gone")
+    house.reload(of(a=several(B, A)))
+    now = house.roster.admission.gate("a").endpoints()
+    assert [(it.in_flight, it.up) for it in now.values()] == [(1, False), (1, True)]
+    assert house.state(waiting) == "waiting", "I1: neither has room"
+
+
+async def test_who_runs_at_a_server_that_is_gone_counts_against_the_cap_of_all() -> None:
+    house = House(of(a={"url": A, "max_concurrent": 2}))
+    first, second = await house.enter("a"), await house.enter("a")
+    third = await house.enter("a")
+    house.reload(of(a={"url": B, "max_concurrent": 2}))
+    assert house.state(third) == "waiting"
+    house.places[first].leave("completed")
+    assert house.state(third) == "running"
+    assert house.places[third].endpoint == "a"
+    assert house.places[second].endpoint == ""
+    house.places[second].note_up()
+    assert house.places[second].requeue("it takes no connection")
+    assert house.roster.admission.gate("a").endpoints()["a"].up, "what the old one did says nothing of the new one"
+
+
+async def test_auto_stays_what_it_was_until_the_server_tells() -> None:
+    house = House(of(a={"max_concurrent": "auto"}))
+    house.roster.discovery._note_slots(house.roster.discovery._servers["a"], 4)
+    for changed in ({"max_queued": 3}, {"connect_timeout": 2}):
+        house.reload(of(a={"max_concurrent": "auto", **changed}))
+        assert house.roster.admission.gate("a").limits.max_concurrent == 4
+    house.reload(of(a={"max_concurrent": 2}))
+    assert house.roster.admission.gate("a").limits.max_concurrent == 2
+    house.reload(of(a={"max_concurrent": "auto"}))
+    assert house.roster.admission.gate("a").limits.max_concurrent == 2
+
+
+async def test_a_mismatch_is_forgotten_with_its_cap() -> None:
+    house = House(of(a={"max_concurrent": 4}))
+    server = house.roster.discovery._servers["a"]
+    house.roster.discovery._note_mismatch(server, 1)
+    assert "mismatch" in house.roster.admission.gate("a").statistics().alarms
+    house.reload(of(a={"max_concurrent": "auto"}))
+    assert house.roster.admission.gate("a").statistics().alarms == {}
+
+
+# ---- who leaves
+
+
+async def test_a_removed_one_serves_who_waits_and_goes_when_the_last_is_gone() -> None:
+    house = House(of(a={"models": ["m"]}, b={"url": B, "models": ["n"]}))
+    running, waiting = await house.enter("b"), await house.enter("b")
+    house.reload(of(a={"models": ["m"]}))
+    assert house.roster.leaving == {"b"}
+    with pytest.raises(GateError):
+        house.roster.routes.find("n")
+    house.places[running].leave("completed")
+    await asyncio.sleep(0)
+    assert house.state(waiting) == "running"
+    house.places[waiting].leave("completed")
+    await house.wait_dropped("b")
+    assert (house.roster.leaving, list(house.roster.admission.upstreams())) == (frozenset(), ["a"])
+    assert list(house.roster.servers) == list(house.roster.lookout.slot_watches) == ["a"]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_where_no_server_is_up_who_waits_is_sent_away(when: str) -> None:
+    house = House(of(a={}, b={"url": B}))
+    running, waiting = await house.enter("b"), await house.enter("b")
+    for moment in ("before", "after"):
+        if moment == when:
+            house.roster.admission.set_endpoint("b", "b", up=False, reason="gone")
+        if moment == "before":
+            house.reload(of(a={}))
+    await asyncio.sleep(0)
+    assert house.outcomes == {waiting: ["refused"]}
+    house.places[running].leave("completed")
+    await house.wait_dropped("b")
+
+
+async def test_a_paused_one_that_is_removed_sends_them_away_too() -> None:
+    house = House(of(a={}, b={"url": B}))
+    house.roster.admission.pause("b")
+    waiting = await house.enter("b")
+    house.reload(of(a={}))
+    assert house.outcomes == {waiting: ["refused"]}
+
+
+async def test_named_again_it_comes_back_with_everybody() -> None:
+    house = House(of(a={}, b={"url": B}))
+    running, waiting = await house.enter("b"), await house.enter("b")
+    house.reload(of(a={}))
+    house.reload(of(a={}, b={"url": B, "max_concurrent": 2}))
+    assert house.roster.admission.gate("b").mode is Mode.OPEN
+    assert [house.state(name) for name in (running, waiting)] == ["running", "running"]
+
+
+async def test_one_that_nobody_uses_goes_at_once() -> None:
+    house = House(of(a={}, b={"url": B}))
+    house.reload(of(a={}))
+    await house.wait_dropped("b")
+
+
+# ---- random reloads with traffic
+
+ONE = st.one_of(
+    st.fixed_dictionaries(
+        {"url": st.sampled_from([A, B, C]), "max_concurrent": st.sampled_from([0, 1, 1, 2, 3, "auto"])},
+        optional={
+            "max_queued": st.sampled_from([0, 2, 5]),
+            "on_down": st.just("fail"),
+            "connect_timeout": st.sampled_from([1, 2]),
+        },
+    ),
+    st.lists(st.sampled_from([A, B, C]), min_size=1, max_size=3, unique=True).flatmap(
+        lambda urls: st.sampled_from([1, 2, "auto"]).map(lambda cap: several(*urls, cap=cap))
+    ),
+)
+SETTINGS = st.dictionaries(st.sampled_from(["a", "b"]), ONE, min_size=1).map(lambda named: of(**named))
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("enter"), st.sampled_from(["a", "b"])),
+        st.tuples(st.sampled_from(["complete", "abandon", "drain", "free", "requeue"]), st.integers(0, 20)),
+        st.tuples(st.just("reload"), SETTINGS),
+        st.tuples(st.sampled_from(["down", "up"]), st.integers(0, 5)),
+    ),
+    max_size=40,
+)
+
+
+class Story(House):
+    """Does what is drawn, and looks after each step whether all is as promised."""
+
+    def __init__(self, start: Settings) -> None:
+        super().__init__(start)
+        self.named = set(start.upstreams)
+        self.positions: dict[str, int] = {}
+
+    async def step(self, what: str, which: Any) -> None:
+        if what == "enter":
+            if which in self.named:
+                await self.enter(which)
+        elif what == "reload":
+            self.reload(which)
+            self.named = set(which.upstreams)
+        elif what in ("down", "up"):
+            self.turn(what == "up", which)
+        else:
+            self.act(what, which)
+        await asyncio.sleep(0)
+        self.check(requeued=what == "requeue")
+
+    def turn(self, up: bool, which: int) -> None:
+        admission = self.roster.admission
+        every = [(name, endpoint) for name in admission.upstreams() for endpoint in admission.gate(name).endpoints()]
+        name, endpoint = every[which % len(every)]
+        admission.set_endpoint(name, endpoint, up=up, reason="" if up else "gone")
+
+    def act(self, what: str, which: int) -> None:
+        state = {"abandon": "waiting", "free": "draining"}.get(what, "running")
+        if not (those := self.those(state)):
+            return
+        place = self.places[those[which % len(those)]]
+        if what == "drain":
+            place.drain("client_gone", None)
+        elif what == "requeue":
+            place.requeue("it takes no connection") or place.leave("upstream_down")
+        else:
+            place.leave("abandoned" if what == "abandon" else "completed")
+
+    def check(self, *, requeued: bool) -> None:
+        for name in self.roster.admission.upstreams():
+            gate = self.roster.admission.gate(name)
+            line = [ticket.caller.id for ticket in gate.waiting()]
+            assert line == sorted(line), "I2: whatever was reloaded, first come first served"
+            for position, waiter in enumerate(line, 1):
+                assert requeued or position <= self.positions.get(waiter, position), "I7, I9"
+                self.positions[waiter] = position
+            self.no_slot_is_free(name)
+        for name, outcomes in self.outcomes.items():
+            assert len(outcomes) == 1, f"I6: {name} ended as {outcomes}"
+        live = [name for name in self.places if self.state(name) in ("waiting", "running")]
+        assert all(name not in self.outcomes for name in live)
+        assert self.named <= set(self.roster.admission.upstreams())
+
+    def no_slot_is_free(self, name: str) -> None:
+        gate = self.roster.admission.gate(name)
+        now, cap = gate.statistics(), gate.limits.max_concurrent
+        those_up = [it for it in gate.endpoints().values() if it.up]
+        free = [it for it in those_up if not it.max_concurrent or it.in_flight < it.max_concurrent]
+        busy = cap and now.running + now.draining >= cap
+        assert not now.waiting or busy or not free, "I3"
+
+    async def bring_to_an_end(self) -> None:
+        for name in self.roster.admission.upstreams():
+            for endpoint in self.roster.admission.gate(name).endpoints():
+                self.roster.admission.set_endpoint(name, endpoint, up=True)
+        while live := [*self.those("running"), *self.those("draining")]:
+            self.places[live[0]].leave("completed")
+            await asyncio.sleep(0)
+        assert self.those("waiting") == [], "nobody is lost"
+        await asyncio.sleep(2 * roster.LAST_WORD_SECONDS)
+        assert Counter(map(len, self.outcomes.values())) == {1: self.count} or not self.count
+        assert set(self.roster.admission.upstreams()) == self.named
+        assert self.roster.leaving == frozenset()
+
+
+@settings(max_examples=150, deadline=None)
+@given(SETTINGS, STEPS)
+def test_whatever_is_reloaded_nobody_is_lost(start: Settings, steps: list[tuple[str, Any]]) -> None:
+    async def tell() -> None:
+        story = Story(start)
+        for step in steps:
+            await story.step(*step)
+        await story.bring_to_an_end()
+        story.roster.admission.stop()
+
+    virtual_loop.run(tell())
