@@ -15,6 +15,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     client: str = ""
     """Short name of the client program, such as "claude-cli"."""
     session: str = ""
+    key: str = ""
+    """Name of the key that it came with; "" where none is asked."""
     purpose: str = ""
     """"compaction", "session-title" ... when the client says so; empty for an ordinary turn."""
     peer: str = ""

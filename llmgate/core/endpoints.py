@@ -75,9 +75,7 @@ class Endpoints:
             return False
         self._up[name] = up
         self._reasons[name] = "" if up else reason
-        those_up = [name for name in self._caps if self._up[name]]
-        self._usable = those_up if those_up or self.holds else list(self._caps)
-        self._only = self._usable[0] if len(self._usable) == 1 else ""
+        self._find_usable()
         return True
 
     def set_cap(self, name: str, max_concurrent: int) -> bool:
@@ -86,12 +84,32 @@ class Endpoints:
         self._caps[name] = max_concurrent
         return changed
 
+    def replace(self, caps: Mapping[str, int], kept: Mapping[str, str], *, holds: bool) -> None:
+        """Another set of servers: `caps` as when it was made, `kept` the old name of each that was there before.
+
+        Those keep what is known of them; where sessions went is forgotten unless their server stayed.
+        """
+        self._caps = dict(caps)
+        self.holds = holds
+        self._up = {name: self._up[kept[name]] if name in kept else True for name in caps}
+        self._reasons = {name: self._reasons[kept[name]] if name in kept else "" for name in caps}
+        self._in_flight = {name: self._in_flight[kept[name]] if name in kept else 0 for name in caps}
+        renamed = {old: new for new, old in kept.items()}
+        moved = ((session, renamed.get(name)) for session, name in self._sessions.items())
+        self._sessions = OrderedDict((session, name) for session, name in moved if name is not None)
+        self._find_usable()
+
     def statistics(self) -> dict[str, EndpointStatistics]:
         """By name, in the order of the settings."""
         return {
             name: EndpointStatistics(cap, self._up[name], self._in_flight[name], self._reasons[name])
             for name, cap in self._caps.items()
         }
+
+    def _find_usable(self) -> None:
+        those_up = [name for name in self._caps if self._up[name]]
+        self._usable = those_up if those_up or self.holds else list(self._caps)
+        self._only = self._usable[0] if len(self._usable) == 1 else ""
 
     def _choose(self, session: str) -> str | None:
         last = self._sessions.get(session)

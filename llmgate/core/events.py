@@ -25,10 +25,10 @@ class Mode(enum.Enum):
     """Takes nobody new."""
 
 
-Alarm = Literal["stalled", "draining", "hidden_wait", "mismatch"]
+Alarm = Literal["stalled", "draining", "hidden_wait", "mismatch", "drift"]
 """stalled: at capacity, somebody waits, no slot falls free. draining: the server is still busy with a request that is
 over. hidden_wait: the server makes a request wait that has a slot here. mismatch: the server has fewer slots than
-max_concurrent."""
+max_concurrent. drift: the gate's own count and what is seen of the server go apart."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -81,6 +81,8 @@ class Drained(TicketEvent, frozen=True):
 
     outcome: Outcome
     ran: float
+    by: str = ""
+    """Who had it done, here and below: an operator who cancelled it."""
 
 
 class Released(TicketEvent, frozen=True):
@@ -88,6 +90,7 @@ class Released(TicketEvent, frozen=True):
 
     outcome: Outcome | None
     ran: float
+    by: str = ""
 
 
 class Abandoned(TicketEvent, frozen=True):
@@ -109,6 +112,7 @@ class Dismissed(TicketEvent, frozen=True):
 
     outcome: Outcome
     waited: float
+    by: str = ""
 
 
 class Refused(Event, frozen=True):
@@ -124,6 +128,7 @@ class Moved(TicketEvent, frozen=True):
     """An operator put it in front of those who wait."""
 
     order: int
+    by: str = ""
 
 
 class Requeued(TicketEvent, frozen=True):
@@ -135,11 +140,13 @@ class Requeued(TicketEvent, frozen=True):
 class LimitsChanged(Event, frozen=True):
     old: Limits
     new: Limits
+    by: str = ""
 
 
 class ModeChanged(Event, frozen=True):
     old: Mode
     new: Mode
+    by: str = ""
 
 
 class EndpointChanged(Event, frozen=True):
@@ -153,6 +160,23 @@ class EndpointChanged(Event, frozen=True):
     old_max_concurrent: int
     reason: str = ""
     """Why it is down, for a person."""
+
+
+class EndpointsReplaced(Event, frozen=True):
+    """A reload gave it other servers. `caps` are their limits by name, `kept` the old name of those that were there
+    before; whoever runs at another one runs on there and is counted at none."""
+
+    caps: dict[str, int]
+    kept: dict[str, str]
+    holds: bool
+
+
+class SettingsReloaded(Event, frozen=True):
+    """The settings were read again. It belongs to no gate: `upstream` is "" and `number` 0."""
+
+    text: str
+    """For a person: how many changed, or why none did."""
+    by: str = ""
 
 
 class AlarmRaised(Event, frozen=True):

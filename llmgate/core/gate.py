@@ -27,6 +27,7 @@ from llmgate.core.events import (
     Dismissed,
     Drained,
     EndpointChanged,
+    EndpointsReplaced,
     Event,
     Expired,
     GateStatistics,
@@ -69,7 +70,7 @@ class Ticket:
         self.deadline: float | None = None
         """When its wait ends, should it have to wait; None = it may wait for ever."""
         self.endpoint = ""
-        """The server that it was sent to last."""
+        """The server that it was sent to last; "" once a reload took that server away."""
         self.timer: Timer | None = None
         """The one live entry in its gate's timers: the end of the wait, or of draining."""
         self.state = State.RUNNING
@@ -91,7 +92,7 @@ class Gate:
         self._limits = limits
         self._tally = Tally(limits)
         self._line: Line[Ticket] = Line()
-        self._in_flight = 0
+        self._in_flight: set[Ticket] = set()
         self._paused = self._closed = self._dismisses = False
         self._stands = False
         """Admits nobody, whatever is free: it is paused, or no server is there."""
@@ -130,29 +131,32 @@ class Gate:
             self._admit(ticket, endpoint, now, queued=False)
         return ticket
 
-    def leave(self, ticket: Ticket, now: float, outcome: Outcome) -> None:
-        """The way out of every state. Who calls first (or a timer) decides the outcome; later calls do nothing."""
+    def leave(self, ticket: Ticket, now: float, outcome: Outcome, *, by: str = "") -> None:
+        """The way out of every state. Who calls first (or a timer) decides the outcome; later calls do nothing.
+
+        `by`, here and below: who had it done, for the event.
+        """
         self._handle_due(now)
         match ticket.state:
             case State.WAITING:
-                self._leave_line(ticket, now, outcome)
+                self._leave_line(ticket, now, outcome, by)
             case State.RUNNING:
-                self._release(ticket, now, outcome)
+                self._release(ticket, now, outcome, by)
             case State.DRAINING:
                 self._release(ticket, now, None)
         self._settle(now)
 
-    def drain(self, ticket: Ticket, now: float, outcome: Outcome, *, release_at: float | None) -> None:
+    def drain(self, ticket: Ticket, now: float, outcome: Outcome, *, release_at: float | None, by: str = "") -> None:
         """Its request is over, its slot is not: until `leave`, or until `release_at` at the latest (None = no latest).
 
         One that still waits never reached the server: it just leaves. One that drains or is gone stays as it is.
         """
         self._handle_due(now)
         if ticket.state is State.WAITING:
-            self._leave_line(ticket, now, outcome)
+            self._leave_line(ticket, now, outcome, by)
         elif ticket.state is State.RUNNING:
             ticket.state = State.DRAINING
-            self._note(Drained(*self._about(ticket, now), outcome, self._ran(ticket, now)))
+            self._note(Drained(*self._about(ticket, now), outcome, self._ran(ticket, now), by))
             self._timers.set(ticket, release_at)
             self._handle_due(now)
         self._settle(now)
@@ -161,8 +165,7 @@ class Gate:
         """Back from running to its old place in the line: nothing of it was sent. Out of time by now, it expires."""
         self._handle_due(now)
         if ticket.state is State.RUNNING:
-            self._in_flight -= 1
-            self._endpoints.give_back(ticket.endpoint)
+            self._give_back(ticket)
             ticket.state, ticket.admitted_at = State.WAITING, None
             self._stand_by_order(ticket)
             self._note(Requeued(*self._about(ticket, now), ticket.order))
@@ -172,7 +175,7 @@ class Gate:
                 self._leave_line(ticket, now, "refused")
         self._settle(now)
 
-    def move_to_front(self, ticket: Ticket, now: float) -> None:
+    def move_to_front(self, ticket: Ticket, now: float, *, by: str = "") -> None:
         """Makes a waiting ticket the next to run."""
         self._handle_due(now)
         if ticket.state is State.WAITING and self._line.head() is not ticket:
@@ -180,25 +183,25 @@ class Gate:
             ticket.order = self._first_order
             self._line.remove(ticket)
             self._line.push_front(ticket)
-            self._note(Moved(*self._about(ticket, now), ticket.order))
+            self._note(Moved(*self._about(ticket, now), ticket.order, by))
         self._settle(now)
 
     # ---- the whole gate
 
-    def set_limits(self, limits: Limits, now: float) -> None:
+    def set_limits(self, limits: Limits, now: float, *, by: str = "") -> None:
         """New limits at once: a higher cap admits, a lower one kills nothing; who waits keeps place and deadline."""
         self._handle_due(now)
         if limits != self._limits:
             old, self._limits = self._limits, limits
-            self._note(LimitsChanged(self._next(), now, self.upstream, old, limits))
+            self._note(LimitsChanged(self._next(), now, self.upstream, old, limits, by))
             self._set_stall_due()
         self._settle(now)
 
-    def set_paused(self, paused: bool, now: float) -> None:
+    def set_paused(self, paused: bool, now: float, *, by: str = "") -> None:
         """An operator's pause, or its end."""
         self._handle_due(now)
         self._paused = paused
-        self._change_mode(now)
+        self._change_mode(now, by)
         self._settle(now)
 
     def set_endpoint(
@@ -225,6 +228,20 @@ class Gate:
             self._change_mode(now)
         self._settle(now)
 
+    def set_endpoints(self, endpoints: Mapping[str, int], now: float, *, kept: Mapping[str, str], holds: bool) -> None:
+        """Other servers, as when it was made; `kept` is the old name of each that was one before.
+
+        Who runs at one that is gone runs on, and counts against max_concurrent; who waits keeps the place.
+        """
+        self._handle_due(now)
+        renamed = {old: new for new, old in kept.items()}
+        for ticket in self._in_flight:
+            ticket.endpoint = renamed.get(ticket.endpoint, "")
+        self._endpoints.replace(endpoints, kept, holds=holds)
+        self._note(EndpointsReplaced(self._next(), now, self.upstream, dict(endpoints), dict(kept), holds))
+        self._change_mode(now)
+        self._settle(now)
+
     def raise_alarm(self, alarm: Alarm, text: str, now: float) -> None:
         """It lasts until `clear_alarm`. The same again is nothing new; another text is, and replaces the old one."""
         self._handle_due(now)
@@ -238,14 +255,21 @@ class Gate:
         self._clear_alarm(alarm, now)
         self._settle(now)
 
-    def close(self, now: float, *, dismiss: bool) -> None:
+    def close(self, now: float, *, dismiss: bool, by: str = "") -> None:
         """Takes nobody new; who waits is dismissed (outcome refused), or served to the end."""
         self._handle_due(now)
         self._closed = True
         self._dismisses = self._dismisses or dismiss
-        self._change_mode(now)
+        self._change_mode(now, by)
         while dismiss and self._line:
             self._leave_line(self._line.head(), now, "refused")
+        self._settle(now)
+
+    def reopen(self, now: float, *, by: str = "") -> None:
+        """Takes requests again after `close`."""
+        self._handle_due(now)
+        self._closed = self._dismisses = False
+        self._change_mode(now, by)
         self._settle(now)
 
     def handle_timer(self, now: float) -> None:
@@ -305,6 +329,10 @@ class Gate:
         state = "upstream_down" if self._endpoints.held else ""
         return Position(self._line.position(ticket), len(self._line), waited_ms, state=state)
 
+    def in_flight(self) -> frozenset[Ticket]:
+        """Those who run or drain."""
+        return frozenset(self._in_flight)
+
     def waiting(self) -> Iterator[Ticket]:
         """Those who wait, in dispatch order. Nothing may be called on the gate meanwhile."""
         return iter(self._line)
@@ -313,7 +341,7 @@ class Gate:
 
     def _may_admit(self) -> bool:
         cap = self._limits.max_concurrent
-        return not self._stands and (cap == 0 or self._in_flight < cap)
+        return not self._stands and (cap == 0 or len(self._in_flight) < cap)
 
     def _settle(self, now: float) -> None:
         while self._line:
@@ -336,7 +364,7 @@ class Gate:
         return True
 
     def _admit(self, ticket: Ticket, endpoint: str, now: float, *, queued: bool) -> None:
-        self._in_flight += 1
+        self._in_flight.add(ticket)
         ticket.endpoint = endpoint
         ticket.state, ticket.admitted_at = State.RUNNING, now
         waited = now - ticket.entered_at
@@ -362,7 +390,7 @@ class Gate:
     def _refuse(self, now: float, caller: Caller, outcome: Outcome, limit: int | None) -> None:
         self._note(Refused(self._next(), now, self.upstream, caller, outcome, len(self._line), limit))
 
-    def _leave_line(self, ticket: Ticket, now: float, outcome: Outcome) -> None:
+    def _leave_line(self, ticket: Ticket, now: float, outcome: Outcome, by: str = "") -> None:
         self._line.remove(ticket)
         self._timers.drop(ticket)
         ticket.state = State.GONE
@@ -373,16 +401,20 @@ class Gate:
         elif outcome == "queue_timeout":
             self._note(Expired(*about, waited))
         else:
-            self._note(Dismissed(*about, outcome, waited))
+            self._note(Dismissed(*about, outcome, waited, by))
 
-    def _release(self, ticket: Ticket, now: float, outcome: Outcome | None) -> None:
+    def _release(self, ticket: Ticket, now: float, outcome: Outcome | None, by: str = "") -> None:
         self._timers.drop(ticket)
         ticket.state = State.GONE
-        self._in_flight -= 1
-        self._endpoints.give_back(ticket.endpoint)
+        self._give_back(ticket)
         if self._stuck_since is not None:
             self._end_stall(now)
-        self._note(Released(*self._about(ticket, now), outcome, self._ran(ticket, now)))
+        self._note(Released(*self._about(ticket, now), outcome, self._ran(ticket, now), by))
+
+    def _give_back(self, ticket: Ticket) -> None:
+        self._in_flight.discard(ticket)
+        if ticket.endpoint:
+            self._endpoints.give_back(ticket.endpoint)
 
     def _stand_by_order(self, ticket: Ticket) -> None:
         """Into the line by its order. Only those put in front since it was admitted stand before it: few, if any."""
@@ -394,7 +426,7 @@ class Gate:
         for earlier in reversed(ahead):
             self._line.push_front(earlier)
 
-    def _change_mode(self, now: float) -> None:
+    def _change_mode(self, now: float, by: str = "") -> None:
         self._stands = self._paused or self._endpoints.held
         if self._stands:
             self._end_stall(now)
@@ -406,7 +438,7 @@ class Gate:
             mode = Mode.HELD if self._endpoints.held else Mode.OPEN
         if mode is not self._mode:
             old, self._mode = self._mode, mode
-            self._note(ModeChanged(self._next(), now, self.upstream, old, mode))
+            self._note(ModeChanged(self._next(), now, self.upstream, old, mode, by))
 
     def _note_endpoint(self, name: str, old: EndpointStatistics, now: float) -> None:
         new = self._endpoints.statistics()[name]

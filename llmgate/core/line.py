@@ -27,6 +27,7 @@ class Position(msgspec.Struct, frozen=True):
     """How many wait, this one included."""
     waited_ms: int
     eta_ms: int | None = None
+    """An estimate of the time until its turn; None while there is none."""
     state: str = ""
     """"upstream_down": nobody moves, since the server is not there; "" otherwise."""
 

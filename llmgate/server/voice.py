@@ -7,9 +7,11 @@ JSON; those go out under a 200, so that what goes wrong afterwards is told in th
 
 from datetime import UTC, datetime
 
+import msgspec
+
 from llmgate.admission.base import Place
 from llmgate.core.line import Position
-from llmgate.errors import BodyTimeout, BodyTooLarge, GateError, QueueError
+from llmgate.errors import BodyTimeout, BodyTooLarge, GateError, KeyLimit, QueueError
 from llmgate.protocols.surface import Opening, Surface
 from llmgate.protocols.upstream_error import UpstreamTold
 from llmgate.server import identity
@@ -104,6 +106,9 @@ class Voice:
         if told == self._told:
             return
         self._told = told
+        if not self._services.settings.waiting.eta:
+            position = msgspec.structs.replace(position, eta_ms=None)
+        self._services.frames[self._surface.name, "queue"] += 1
         self._reply.write(self._surface.queue_frame(position, self._opening))
 
     def _beat(self) -> None:
@@ -112,11 +117,13 @@ class Voice:
         if self._opening is None:
             if not self._reply.started:
                 self._reply.start(200, [JSON, *self.headers(), *STREAM_HEADERS])
+            self._services.frames[self._surface.name, "blank"] += 1
             self._reply.write(_BLANK)
             return
         if not self._reply.started:
             self.open_stream([])
         position = None if self._place.had_slot else self._place.position()
+        self._services.frames[self._surface.name, "heartbeat"] += 1
         self._reply.write(self._surface.heartbeat(position, self._opening))
 
     def hush(self) -> None:
@@ -173,6 +180,8 @@ class Voice:
         headers = [(b"llmgate-code", error.code.encode("ascii"))]
         if isinstance(error, (BodyTooLarge, BodyTimeout)):
             headers.append((b"connection", b"close"))  # the rest of its body is not read
+        if isinstance(error, KeyLimit):  # the client's own doing: it may well ask again, but not at once
+            headers += [(b"retry-after", b"%d" % self._retry_after()), (b"llmgate-limit", b"%d" % error.limit)]
         if isinstance(error, QueueError):
             headers += [(b"x-should-retry", b"false"), (b"retry-after", b"%d" % self._retry_after())]
             if not self._arrival:

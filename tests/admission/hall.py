@@ -4,12 +4,19 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
-from llmgate.admission.local import Desk, LocalAdmission, LocalPlace
+from virtual_loop import this_loop
+
+from llmgate.admission.local import LocalAdmission
+from llmgate.admission.place import LocalPlace
 from llmgate.core.caller import Caller
 from llmgate.core.events import Admitted, Event, Limits, TicketEvent
 from llmgate.core.gate import Gate
 from llmgate.errors import GateError, Outcome
+
+if TYPE_CHECKING:
+    from llmgate.admission.desk import Desk
 
 UPSTREAM = "reasoning"
 
@@ -90,3 +97,22 @@ async def settle(turns: int = 6) -> None:
     """Lets what is ready happen, in any loop."""
     for _ in range(turns):
         await asyncio.sleep(0)
+
+
+def hall_of(cap: int = 1, **limits: Any) -> Hall:
+    """In the virtual loop's time."""
+    return Hall(Limits(cap, **limits), this_loop().time)
+
+
+async def queue_up(hall: Hall, names: list[str], tasks: asyncio.TaskGroup) -> list[LocalPlace]:
+    """They enter in this order, and listen."""
+    places = [await hall.take(name) for name in names]
+    for name, place in zip(names, places, strict=True):
+        tasks.create_task(hall.listen(name, place))
+    await settle()
+    return places
+
+
+def leave_all(hall: Hall, places: list[LocalPlace]) -> None:
+    for place in reversed(places):
+        place.leave("completed")

@@ -4,7 +4,7 @@ import asyncio
 import random
 from itertools import pairwise
 
-from llmgate.admission.local import LocalPlace
+from llmgate.admission.place import LocalPlace
 from llmgate.core.events import Admitted, Event, Limits, Queued
 from llmgate.core.gate import State
 from llmgate.errors import GateError

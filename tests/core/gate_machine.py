@@ -93,7 +93,7 @@ class GateMachine(RuleBasedStateMachine):
     def requeue(self, which: int, down: bool) -> None:
         """Mostly because its endpoint is found to be down."""
         ticket, entry = self._pick(self.model.those("running"), which)
-        if down:
+        if down and entry.endpoint:
             self._set_endpoint(entry.endpoint, up=False, reason="it takes no connection")
         self._requeue(ticket, entry)
 
@@ -138,6 +138,16 @@ class GateMachine(RuleBasedStateMachine):
         names = list(self.model.caps)
         self._set_endpoint(names[which % len(names)], up=up, cap=cap, reason=f"{which}")
 
+    @precondition(lambda self: self.steps > 20)
+    @rule(caps=CAPS.filter(bool), shift=st.integers(0, 3), kept=st.sets(st.integers(0, 2)), holds=st.booleans())
+    def replace_endpoints(self, caps: list[int], shift: int, kept: set[int], holds: bool) -> None:
+        """Some stay, mostly under another name."""
+        new, old = dict(zip(ENDPOINTS, caps, strict=False)), list(self.model.caps)
+        names = list(new)
+        pairs = {names[(index + shift) % len(names)]: old[index] for index in kept if index < min(len(old), len(names))}
+        self.model.replace_endpoints(self.now, new, pairs, holds=holds)
+        self.gate.set_endpoints(new, self.now, kept=pairs, holds=holds)
+
     @rule(alarm=ALARMS, text=st.sampled_from(["one", "another", None]))
     def raise_or_clear_an_alarm(self, alarm: Alarm, text: str | None) -> None:
         self.model.change_alarm(self.now, alarm, text)
@@ -151,6 +161,12 @@ class GateMachine(RuleBasedStateMachine):
     def close(self, dismiss: bool) -> None:
         self.model.close(self.now, dismiss=dismiss)
         self.gate.close(self.now, dismiss=dismiss)
+
+    @precondition(lambda self: self.model.closed)
+    @rule()
+    def reopen(self) -> None:
+        self.model.reopen(self.now)
+        self.gate.reopen(self.now)
 
     @precondition(lambda self: self.steps > 10 and len(self.model.ranking) > 6)
     @rule(outcome=OUTCOMES)
@@ -225,7 +241,8 @@ class GateMachine(RuleBasedStateMachine):
         cap = statistics.limits.max_concurrent
         endpoints = self.gate.endpoints().values()
         in_flight = statistics.running + statistics.draining
-        assert sum(endpoint.in_flight for endpoint in endpoints) == in_flight, "each is at one endpoint"
+        gone = sum(entry.endpoint == "" for entry in self.model.those("running", "draining"))
+        assert sum(endpoint.in_flight for endpoint in endpoints) + gone == in_flight, "each is at one endpoint"
         usable = [endpoint for endpoint in endpoints if endpoint.up] or ([] if self.gate.holds else [*endpoints])
         free = [it for it in usable if it.max_concurrent == 0 or it.in_flight < it.max_concurrent]
         busy = cap != 0 and in_flight >= cap

@@ -13,6 +13,7 @@ from llmgate.core.events import (
     Dismissed,
     Drained,
     EndpointChanged,
+    EndpointsReplaced,
     Event,
     Expired,
     GateStatistics,
@@ -238,6 +239,21 @@ class Model:
             self.caps[name] = cap
         self.admit(now)
 
+    def replace_endpoints(self, now: float, caps: dict[str, int], kept: dict[str, str], *, holds: bool) -> None:
+        self.end_what_is_due(now)
+        renamed = {old: new for new, old in kept.items()}
+        for entry in self.those("running", "draining"):
+            entry.endpoint = renamed.get(entry.endpoint, "")
+        self.down = {new: self.down[old] for new, old in kept.items() if old in self.down}
+        self.went = [(session, renamed[name]) for session, name in self.went if name in renamed]
+        self.caps, self.holds = dict(caps), holds
+        self.admit(now)
+
+    def reopen(self, now: float) -> None:
+        self.end_what_is_due(now)
+        self.closed = self.dismisses = False
+        self.admit(now)
+
     def change_alarm(self, now: float, alarm: Alarm, text: str | None) -> None:
         self.end_what_is_due(now)
         if text is None:
@@ -324,6 +340,11 @@ class Audit:
                 self.caps[name] = event.max_concurrent
                 self.down = self.down - {name} if event.up else self.down | {name}
                 assert not (event.up and event.reason)
+            case EndpointsReplaced(caps=caps, kept=kept, holds=holds):
+                renamed = {old: new for new, old in kept.items()}
+                self.down = {new for new, old in kept.items() if old in self.down}
+                self.at_endpoint = {ticket: renamed.get(name, "") for ticket, name in self.at_endpoint.items()}
+                self.caps, self.holds = caps, holds
             case AlarmRaised():
                 assert self.alarms.get(event.alarm) != event.text, "it is told once"
                 self.alarms[event.alarm] = event.text

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from virtual_loop import run, this_loop
 
 from llmgate.admission.base import NO_CONNECTION
-from llmgate.admission.local import LocalPlace
+from llmgate.admission.place import LocalPlace
 from llmgate.core.events import AlarmCleared, AlarmRaised, EndpointChanged, Limits, Requeued
 from llmgate.errors import GateError, QueueTimeout, Refused
 from tests.admission.hall import UPSTREAM, Hall, settle

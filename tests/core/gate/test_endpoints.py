@@ -3,7 +3,7 @@
 import pytest
 
 from llmgate.core.endpoints import EndpointStatistics
-from llmgate.core.events import Admitted, EndpointChanged, Limits, Mode
+from llmgate.core.events import Admitted, EndpointChanged, EndpointsReplaced, Limits, Mode
 from llmgate.core.gate import State
 from llmgate.core.line import Position
 
@@ -170,3 +170,30 @@ def test_a_position_says_when_the_server_is_not_there(bench):
     assert (b.gate.mode, b.gate.position(waits, 0.0).state) == (Mode.PAUSED, "upstream_down")
     b.set_down("one", up=True)
     assert b.gate.position(waits, 0.0).state == ""
+
+
+# ---- after a reload
+
+
+def test_who_runs_at_a_server_that_is_gone_counts_for_all_but_at_none(bench):
+    b = bench(2, endpoints=TWO)
+    first, second, head = b.enter("a", "b", "c")
+    assert b.gate.in_flight() == {first, second}
+    b.gate.set_endpoints({"new": 5, "one": 2}, b.now, kept={"one": "two"}, holds=True)
+    assert (first.endpoint, second.endpoint, head.state) == ("", "one", State.WAITING)
+    assert [it.in_flight for it in b.gate.endpoints().values()] == [0, 1]
+    b.leave(first)
+    assert (went(head), b.line) == ("new", "")
+    told = [event for event in b.events() if isinstance(event, EndpointsReplaced)]
+    assert [(event.caps, event.kept) for event in told] == [({"new": 5, "one": 2}, {"one": "two"})]
+
+
+def test_another_server_ends_a_hold(bench):
+    b = bench(1, endpoints={"one": 1})
+    b.gate.set_endpoint("one", b.now, up=False, reason="gone")
+    (waits,) = b.enter("a")
+    b.gate.set_endpoints({"one": 1}, b.now, kept={"one": "one"}, holds=True)
+    assert (b.gate.mode, waits.state) == (Mode.HELD, State.WAITING)
+    b.gate.set_endpoints({"one": 1}, b.now, kept={}, holds=True)
+    assert (b.gate.mode, waits.state) == (Mode.OPEN, State.RUNNING)
+    assert b.gate.endpoints()["one"] == EndpointStatistics(1, in_flight=1)

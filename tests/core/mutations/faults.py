@@ -20,7 +20,7 @@ FAULTS = [
     Fault(
         "a draining slot is not counted",
         gate,
-        "(cap == 0 or self._in_flight < cap)",
+        "(cap == 0 or len(self._in_flight) < cap)",
         "(cap == 0 or self.statistics().running < cap)",
     ),
     Fault(
@@ -29,7 +29,7 @@ FAULTS = [
         "                self._release(ticket, now, None)\n        self._settle(now)",
         "                self._release(ticket, now, None)\n"
         "            case State.GONE:\n"
-        "                self._in_flight -= 1\n"
+        "                self._give_back(ticket)\n"
         "        self._settle(now)",
     ),
     Fault(
@@ -41,20 +41,20 @@ FAULTS = [
     Fault(
         "one more than the cap runs",
         gate,
-        "self._in_flight < cap",
-        "self._in_flight <= cap",
+        "len(self._in_flight) < cap",
+        "len(self._in_flight) <= cap",
     ),
     Fault(
         "a slot is not given back",
         gate,
-        "        self._in_flight -= 1\n        self._endpoints",
-        "        self._in_flight -= outcome is not None\n        self._endpoints",
+        "        self._give_back(ticket)\n        if self._stuck_since",
+        "        if outcome is not None:\n            self._give_back(ticket)\n        if self._stuck_since",
     ),
     Fault(
         "a requeued one keeps its slot",
         gate,
-        "            self._in_flight -= 1\n            self._endpoints",
-        "            self._endpoints",
+        "            self._give_back(ticket)\n            ticket.state",
+        "            self._endpoints.give_back(ticket.endpoint)\n            ticket.state",
     ),
     # ---- I2 order
     Fault(
@@ -115,8 +115,8 @@ FAULTS = [
     Fault(
         "the end of a pause wakes nobody",
         gate,
-        "        self._paused = paused\n        self._change_mode(now)\n        self._settle(now)",
-        "        self._paused = paused\n        self._change_mode(now)",
+        "        self._paused = paused\n        self._change_mode(now, by)\n        self._settle(now)",
+        "        self._paused = paused\n        self._change_mode(now, by)",
     ),
     Fault(
         "the end of a hold ends a pause",
@@ -251,13 +251,13 @@ FAULTS = [
     Fault(
         "an endpoint is not given back on release",
         gate,
-        "        self._endpoints.give_back(ticket.endpoint)\n        if self._stuck_since",
-        "        if self._stuck_since",
+        "        self._give_back(ticket)\n        if self._stuck_since",
+        "        self._in_flight.discard(ticket)\n        if self._stuck_since",
     ),
     Fault(
         "an endpoint is not given back on requeue",
         gate,
-        "            self._endpoints.give_back(ticket.endpoint)\n            ticket.state",
+        "            self._give_back(ticket)\n            ticket.state",
         "            ticket.state",
     ),
     Fault(
@@ -269,9 +269,9 @@ FAULTS = [
     Fault(
         "the only one that is up stays the only one",
         endpoints,
-        'list(self._caps)\n        self._only = self._usable[0] if len(self._usable) == 1 else ""\n        return',
-        "list(self._caps)\n        self._only = self._only or (self._usable[0] if len(self._usable) == 1 else '')\n"
-        "        return",
+        'list(self._caps)\n        self._only = self._usable[0] if len(self._usable) == 1 else ""\n\n    def _choose',
+        "list(self._caps)\n        self._only = self._only or (self._usable[0] if len(self._usable) == 1 else '')\n\n"
+        "    def _choose",
     ),
     Fault(
         "all down, nobody is tried though nothing holds",
@@ -343,8 +343,32 @@ FAULTS = [
     Fault(
         "an endpoint that comes back wakes nobody",
         gate,
-        "            self._change_mode(now)\n        self._settle(now)\n\n    def raise_alarm",
-        "            self._change_mode(now)\n\n    def raise_alarm",
+        "            self._change_mode(now)\n        self._settle(now)\n\n    def set_endpoints",
+        "            self._change_mode(now)\n\n    def set_endpoints",
+    ),
+    Fault(
+        "other endpoints wake nobody",
+        gate,
+        "        self._change_mode(now)\n        self._settle(now)\n\n    def raise_alarm",
+        "        self._change_mode(now)\n\n    def raise_alarm",
+    ),
+    Fault(
+        "other endpoints do not change the mode",
+        gate,
+        "        self._change_mode(now)\n        self._settle(now)\n\n    def raise_alarm",
+        "        self._settle(now)\n\n    def raise_alarm",
+    ),
+    Fault(
+        "one that runs at a server that is gone counts at another",
+        gate,
+        '            ticket.endpoint = renamed.get(ticket.endpoint, "")',
+        "            ticket.endpoint = renamed.get(ticket.endpoint, next(iter(endpoints)))",
+    ),
+    Fault(
+        "those that stay are counted as free",
+        endpoints,
+        "self._in_flight[kept[name]] if name in kept else 0 for name in caps",
+        "0 for name in caps",
     ),
     Fault(
         "an endpoint that changes nothing is told",

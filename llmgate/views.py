@@ -1,0 +1,71 @@
+"""What an operator sees of upstreams and requests at this moment: gates, ledger and lookout put together."""
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import msgspec
+
+from llmgate.adminapi import RequestView, UpstreamView
+from llmgate.core.eta import SHOWN, Schedule
+from llmgate.roster import Roster
+from llmgate.telemetry.ledger import Ledger, Record, view_request, view_upstream
+
+
+class Views:
+    """Makes the views of the admin API, and of the feed."""
+
+    def __init__(self, roster: Roster, ledger: Ledger) -> None:
+        self._roster = roster
+        self._ledger = ledger
+
+    def upstreams(self) -> list[UpstreamView]:
+        """In the order of the settings."""
+        return [self.upstream(name) for name in self._roster.settings.upstreams]
+
+    def upstream(self, name: str) -> UpstreamView:
+        gate = self._roster.admission.gate(name)
+        oldest = next(gate.waiting(), None)
+        view = view_upstream(
+            name,
+            self._roster.settings.upstreams[name].display_url,
+            gate.statistics(),
+            gate.endpoints(),
+            self._ledger.figures(name),
+            oldest.entered_at if oldest is not None else None,
+            time.monotonic(),
+        )
+        schedule = self._roster.admission.schedule(name) if gate.depth else None
+        if schedule is not None:
+            starts = [round(schedule.start(position) * 1000) for position in range(1, min(SHOWN, gate.depth) + 1)]
+            view = msgspec.structs.replace(view, starts_ms=starts, pace_ms=round(schedule.pace * 1000, 3))
+        detail = self._roster.lookout.detail(name)
+        return msgspec.structs.replace(view, detail=detail) if detail else view
+
+    def requests(self, recent: bool) -> list[RequestView]:
+        """Those that wait in dispatch order, upstream by upstream, then the other live ones; with `recent` also those
+        that ended, newest first."""
+        records = sorted(
+            self._ledger.live(), key=lambda record: (record.state != "waiting", record.upstream, record.order)
+        )
+        views = list(self._live(records))
+        if recent:
+            now, wall = time.monotonic(), datetime.now(UTC)
+            views += [view_request(record, now, wall) for record in self._ledger.recent()]
+        return views
+
+    def _live(self, records: list[Record]) -> Iterator[RequestView]:
+        now, wall = time.monotonic(), datetime.now(UTC)
+        schedules: dict[str, Schedule | None] = {}
+        positions: dict[str, int] = {}
+        for record in records:
+            view = view_request(record, now, wall)
+            if record.state == "waiting":
+                name = record.upstream
+                if name not in schedules:
+                    schedules[name] = self._roster.admission.schedule(name)
+                positions[name] = positions.get(name, 0) + 1
+                schedule = schedules[name]
+                if schedule is not None:
+                    view = msgspec.structs.replace(view, eta_ms=schedule.eta_ms(positions[name], now))
+            yield view
