@@ -5,67 +5,108 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import tzinfo
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
+from textual.worker import Worker
 
-from llmgate.adminclient import AdminClient
+from llmgate.adminclient import AsyncAdminClient
 from llmgate.errors import AdminError, DaemonNotRunning
+from llmgate.tui.actions import Acting, Action, perform
 from llmgate.tui.cells import plain
 from llmgate.tui.follow import Feed, Follower
+from llmgate.tui.furniture import Look
 from llmgate.tui.model import Model, View
 from llmgate.tui.picture import picture
-from llmgate.tui.screens.help import HelpScreen
-from llmgate.tui.screens.overview import OverviewScreen
-from llmgate.tui.sections import Look
-from llmgate.tui.widgets.canvas import COLOURS, MONOCHROME
+from llmgate.tui.screens.board import Board
+from llmgate.tui.state import State
+from llmgate.tui.step import Ask, Copy, Do, Effect, Quit, Retry
 
 SNAPSHOT_SECONDS = 5.0
+Work = Callable[[], Coroutine[None, None, None]]
 NOT_RUNNING = 3
 
 
 class TopApp(App[None]):
-    """The app. `clock` is monotonic seconds; `zone` None is the viewer's own time zone."""
+    """The app: hands on the feed, the keys and what they want done. `clock` is monotonic seconds."""
 
     CSS_PATH = "llmgate.tcss"
     ENABLE_COMMAND_PALETTE = False
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q", "quit"),
-        Binding("ctrl+c", "quit", priority=True),
-        Binding("question_mark,h,f1", "help"),
-        Binding("r", "retry"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "quit", priority=True)]
 
     def __init__(
         self,
         feed: Feed,
+        acting: Acting,
         *,
         look: Look | None = None,
-        no_color: bool = False,
+        state: State | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(ansi_color=True)
-        self._palette = MONOCHROME if no_color else COLOURS
-        model = Model()
-        self._overview = OverviewScreen(model, clock, look or Look(), self._palette)
-        self._follower = Follower(feed, model, clock, self._overview.changed)
+        self._acting = acting
+        self._one_at_a_time = asyncio.Lock()
+        self._model = Model()
+        self.board = Board(self._model, clock, look or Look(), state or State(), self._perform)
+        self._follower = Follower(feed, self._model, clock, self.board.changed, self._connected)
 
     def get_default_screen(self) -> Screen[None]:
-        return self._overview
+        return self.board
 
     def on_mount(self) -> None:
-        self.run_worker(self._follower.run())
+        self._begin(self._follower.run)
 
-    def action_help(self) -> None:
-        self.push_screen(HelpScreen(self._overview.look, self._palette))
+    def _begin(self, work: Work, alone: str = "") -> Worker[None]:
+        """Runs it beside the rest; of those that are `alone` under one name the last only.
 
-    def action_retry(self) -> None:
-        self._follower.retry()
+        Textual gets a function and not a coroutine: one that is cancelled before it began would be warned of.
+        """
+        return self.run_worker(work, group=alone or "default", exclusive=bool(alone))
+
+    def _connected(self) -> None:
+        self._begin(self._fetch_ended, alone="ended")
+
+    async def _fetch_ended(self) -> None:
+        """Those that ended before this viewer came: the feed does not tell them."""
+        try:
+            found = await self._acting.ended()
+        except AdminError:
+            return
+        self._model.remember(found.requests)
+        self.board.changed()
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Do(actions):
+                self._begin(partial(self._act, actions))
+            case Ask(request_id):
+                self._begin(partial(self._ask, request_id), alone="ask")
+            case Copy(text):
+                self.copy_to_clipboard(text)
+            case Retry():
+                self._follower.retry()
+            case Quit():
+                self.exit()
+
+    async def _act(self, actions: tuple[Action, ...]) -> None:
+        async with self._one_at_a_time:  # two presses of + must reach the daemon in their order
+            text, is_bad = await perform(self._acting, actions)
+        names = frozenset(action.target for action in actions if action.verb == "set")
+        self.board.done(names, text, is_bad)
+
+    async def _ask(self, request_id: str) -> None:
+        """What the daemon knows beyond the feed; without it the screen shows what the feed told."""
+        try:
+            detail = await self._acting.request(request_id)
+        except AdminError:
+            return
+        self.board.told(detail)
 
 
 def run(
@@ -75,35 +116,39 @@ def run(
     once: bool = False,
     no_color: bool = False,
     quiet: bool = False,
+    read_only: bool = False,
+    theme: str = "default",
     zone: tzinfo | None = None,
 ) -> int:
     """The exit status: 0; 1 when it failed; 3 when `once` found no daemon (without it the screen waits for one)."""
     plain_signs = ascii or "utf" not in (sys.stdout.encoding or "").lower()
-    look = Look(ascii=plain_signs, zone=zone)
+    no_color = no_color or bool(os.environ.get("NO_COLOR"))
+    state = State(ascii=plain_signs, theme="mono" if no_color else theme, no_color=no_color, read_only=read_only)
     if once:
-        return print_once(socket, look, quiet=quiet)
+        return print_once(socket, state, zone, quiet=quiet)
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         sys.stderr.write("llmgate top needs a terminal; llmgate top --once prints one picture without\n")
         return 1
-    app = TopApp(AdminClient(socket, command="top"), look=look, no_color=no_color or bool(os.environ.get("NO_COLOR")))
+    client = AsyncAdminClient(socket, command="top")
+    app = TopApp(client, client, look=Look(zone=zone), state=state)
     app.run()
     return app.return_code or 0
 
 
-def print_once(socket: Path, look: Look, *, quiet: bool = False) -> int:
+def print_once(socket: Path, state: State, zone: tzinfo | None, *, quiet: bool = False) -> int:
     """Writes the overview as plain text, as large as the terminal, without the keys.
 
     `quiet`: that no daemon answers is told by the exit status only.
     """
     try:
-        view = asyncio.run(first_view(AdminClient(socket, command="top")))
+        view = asyncio.run(first_view(AsyncAdminClient(socket, command="top")))
     except AdminError as error:
         absent = isinstance(error, DaemonNotRunning)
         if not (absent and quiet):
             sys.stderr.write(f"{error}\n")
         return NOT_RUNNING if absent else 1
     columns, rows = shutil.get_terminal_size((80, 24))
-    lines = picture(view, Look(columns, rows, look.ascii, zone=look.zone, keys=False))
+    lines = picture(view, Look(columns, rows, zone, keys=False), state)
     sys.stdout.write("\n".join(plain(line) for line in lines).rstrip("\n") + "\n")
     return 0
 

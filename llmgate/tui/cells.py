@@ -32,6 +32,7 @@ class Glyphs:
 
     rule: str
     mark: str
+    marked: str
     live: str
     lost: str
     taken: str
@@ -39,11 +40,12 @@ class Glyphs:
     more: str
     endless: str
     arrows: str
+    enter: str
     levels: str
 
 
-UNICODE = Glyphs("─", "▸", "●", "○", "▰", "▱", "…", "∞", "↑↓", "▁▂▃▄▅▆▇█")
-ASCII = Glyphs("-", ">", "*", "o", "#", ".", "~", "-", "up/down", "_.-:=+*#")
+UNICODE = Glyphs("─", "▸", "✓", "●", "○", "▰", "▱", "…", "∞", "↑↓", "⏎", "▁▂▃▄▅▆▇█")
+ASCII = Glyphs("-", ">", "+", "*", "o", "#", ".", "~", "-", "up/down", "enter", "_.-:=+*#")
 
 
 @lru_cache(maxsize=8192)
@@ -64,6 +66,7 @@ def _harmless(character: str, ascii_only: bool) -> str:
     return " " if category == "Zs" else character
 
 
+@lru_cache(maxsize=8192)
 def width_of(text: str) -> int:
     """How many cells a cleaned text takes."""
     return len(text) if text.isascii() else sum(cell_len(character) for character in text)

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from llmgate.tui.cells import ASCII, UNICODE, Glyphs, Line, Span, clean, cut, pad
+from llmgate.tui.cells import ASCII, UNICODE, Glyphs, Line, Span, clean, cut, fit, pad
 from llmgate.tui.model import Lane, View
+from llmgate.tui.state import State
 
 WIDE = 100
+NO_STATE = State()
 Row = TypeVar("Row")
 
 
@@ -18,10 +20,20 @@ class Frame:
     view: View
     ascii: bool = False
     selected: str = ""
+    """The upstream whose requests the overview shows."""
+    state: State = NO_STATE
+    chosen: str = ""
+    """The id of the row that has the selection; "" where another list has it."""
 
     @property
     def glyphs(self) -> Glyphs:
         return ASCII if self.ascii else UNICODE
+
+    def marks(self, row_id: str, marked: frozenset[str]) -> str:
+        """What stands before a row: whether it has the selection, whether it is marked."""
+        glyphs = self.glyphs
+        sign = glyphs.marked if row_id in marked else " "
+        return sign + (glyphs.mark if row_id == self.chosen else " ")
 
     def clean(self, text: str) -> str:
         return clean(text, self.ascii)
@@ -41,6 +53,8 @@ class Column(Generic[Row]):
     wide: bool = False
     """Only on screens of WIDE cells and more."""
     most: int = 0
+    order: Callable[[Row], Any] | None = None
+    """What rows are sorted by where this column is chosen for it; None = it cannot be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +96,11 @@ def table(columns: Sequence[Column[Row]], width: int) -> Table[Row]:
             laid.append((column, column.width + more))
             left -= more
     return Table(tuple(laid))
+
+
+def highlight(line: Line, width: int) -> Line:
+    """The row that has the selection, as wide as the screen."""
+    return [Span(span.text, f"{span.style} chosen".strip()) for span in fit(line, width)]
 
 
 def is_selected(lane: Lane, frame: Frame) -> bool:

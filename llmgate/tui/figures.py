@@ -23,6 +23,13 @@ def short_age(ms: int) -> str:
     return f"{seconds}s"
 
 
+def estimate(ms: int | None) -> str:
+    """~0:12, ~3h: always with its sign, as it is an estimate; a minus sign where there is none."""
+    if ms is None:
+        return "-"
+    return f"~{age(ms) if ms < 3_600_000 else short_age(ms)}"
+
+
 def duration(ms: int | None, digits: int = 1) -> str:
     """5.7s, 38.0s, 2:05 from 100 s on; a minus sign where nothing was measured."""
     if ms is None:

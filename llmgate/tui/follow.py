@@ -19,7 +19,7 @@ GOOD_SECONDS = 1.0
 
 
 class Feed(Protocol):
-    """What AdminClient offers of the feed."""
+    """What AsyncAdminClient offers of the feed."""
 
     def watch(self) -> AbstractAsyncContextManager[AsyncIterator[FeedItem]]: ...
 
@@ -30,9 +30,20 @@ def pause_before(attempt: int) -> float:
 
 
 class Follower:
-    """`changed` is called after everything that makes the model look different; it must not block."""
+    """`changed` is called after everything that makes the model look different, `begun` after each snapshot.
 
-    def __init__(self, feed: Feed, model: Model, clock: Callable[[], float], changed: Callable[[], None]) -> None:
+    Neither may block.
+    """
+
+    def __init__(
+        self,
+        feed: Feed,
+        model: Model,
+        clock: Callable[[], float],
+        changed: Callable[[], None],
+        begun: Callable[[], None] | None = None,
+    ) -> None:
+        self._begun = begun
         self._feed = feed
         self._model = model
         self._clock = clock
@@ -62,6 +73,8 @@ class Follower:
                     self._failed = 0
                     self._model.apply(item, at)
                     self._changed()
+                    if item.type == "snapshot" and self._begun is not None:
+                        self._begun()
         except AdminError as found:
             error = str(found)
         return error, 0.0 if since is None else self._clock() - since

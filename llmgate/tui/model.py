@@ -2,7 +2,7 @@
 
 Invariants
 - A snapshot stands for all that was before it: any prefix and then a snapshot gives the same view as all items.
-  Only the history of WAITING is the viewer's own and is kept over a lost connection.
+  Only the history of WAITING and the requests that ended are the viewer's own and are kept over a lost connection.
 - Ages are counted by the daemon's clock. `at` is the viewer's monotonic clock in seconds, given by the caller; it only
   carries the daemon's clock on from the last item.
 - One event costs O(log n) comparisons among n requests. The mutable indexes stay in here; what leaves is a frozen View.
@@ -11,7 +11,7 @@ Invariants
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
@@ -21,6 +21,8 @@ import msgspec
 from llmgate.adminapi import SCHEMA, EventView, FeedItem, RequestView, Status, UpstreamView
 
 EVENTS = 200
+RECENT = 500
+"""As many requests that ended are kept."""
 BUCKET_MS = 20_000
 BUCKETS = 15
 """The history of WAITING: 15 peaks over 20 s each are five minutes."""
@@ -59,6 +61,8 @@ class View:
     status: Status | None = None
     """The last that was told, without its upstreams: those are in `lanes`."""
     lanes: tuple[Lane, ...] = ()
+    recent: tuple[RequestView, ...] = ()
+    """Requests that ended, the newest first."""
     events: tuple[EventView, ...] = ()
     """Oldest first."""
     number: int = 0
@@ -78,6 +82,29 @@ class View:
             return None
         return told + timedelta(milliseconds=self.now_ms - self.status.now_ms)
 
+    def requests(self) -> Iterator[RequestView]:
+        """All that are known: live ones by upstream, then those that ended."""
+        for lane in self.lanes:
+            yield from lane.waiting
+            yield from lane.running
+            yield from lane.draining
+        yield from self.recent
+
+    def eta_ms(self, request: RequestView) -> int | None:
+        """The time from now on until a waiting one gets a slot, by the daemon's estimate for its place."""
+        lane = self.lane(request.upstream)
+        if lane is None or not lane.upstream.starts_ms:
+            return None
+        ids = (waiting.id for waiting in lane.waiting)
+        position = next((place for place, waiting in enumerate(ids, 1) if waiting == request.id), None)
+        return None if position is None else lane.upstream.eta_ms(position, self.now_ms)
+
+    def request(self, request_id: str) -> RequestView | None:
+        return next((request for request in self.requests() if request.id == request_id), None)
+
+    def lane(self, name: str) -> Lane | None:
+        return next((lane for lane in self.lanes if lane.upstream.name == name), None)
+
     @property
     def lost_for(self) -> float:
         """Seconds since the connection was lost."""
@@ -96,6 +123,12 @@ class Ordered:
     def __iter__(self) -> Iterator[RequestView]:
         return iter(self._requests)
 
+    def __reversed__(self) -> Iterator[RequestView]:
+        return reversed(self._requests)
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
     def put(self, request: RequestView) -> None:
         key = (self._key(request), request.id)
         if self._key_of.get(request.id) == key:
@@ -113,6 +146,9 @@ class Ordered:
             index = bisect_left(self._keys, key)
             del self._keys[index]
             del self._requests[index]
+
+    def drop_first(self) -> None:
+        self.drop(self._keys[0][1])
 
 
 class History:
@@ -169,6 +205,7 @@ class Model:
         self._lanes: dict[str, _Lane] = {}
         self._where: dict[str, Ordered] = {}
         self._histories: dict[str, History] = {}
+        self._ended = Ordered(lambda request: request.ended_ms or 0)
         self._events: deque[EventView] = deque(maxlen=EVENTS)
         self._number = 0
         self._offset_ms: int | None = None
@@ -191,6 +228,12 @@ class Model:
         elif item.type == "progress":
             self._progressed(item)
 
+    def remember(self, requests: Iterable[RequestView]) -> None:
+        """Takes in requests that ended before this viewer came, or while it was away."""
+        for request in requests:
+            if request.state == "done" and request.id not in self._where:
+                self._put_ended(request)
+
     def lost(self, error: str, attempt: int, at: float, retry_at: float) -> None:
         """The connection is gone, or attempt number `attempt` to get one failed; the next is at `retry_at`."""
         since = self._link.since if self._link.state == "lost" else at
@@ -203,6 +246,7 @@ class Model:
             at=at,
             status=self._status,
             lanes=tuple(lane.frozen(self._histories[name].peaks(now_ms)) for name, lane in self._lanes.items()),
+            recent=tuple(reversed(self._ended)),
             events=tuple(self._events),
             number=self._number,
             now_ms=now_ms,
@@ -223,6 +267,7 @@ class Model:
         before = self._status
         if before is not None and (before.pid, before.started_at) != (status.pid, status.started_at):
             self._histories.clear()
+            self._ended = Ordered(lambda request: request.ended_ms or 0)
         self._status = msgspec.structs.replace(status, upstreams=[])
         self._schema = max(item.schema, status.schema)
         self._number = item.number
@@ -275,3 +320,10 @@ class Model:
         if place is not None:
             place.put(request)
             self._where[request.id] = place
+        elif request.state == "done":
+            self._put_ended(request)
+
+    def _put_ended(self, request: RequestView) -> None:
+        self._ended.put(request)
+        if len(self._ended) > RECENT:
+            self._ended.drop_first()

@@ -2,7 +2,6 @@
 
 from math import ceil
 
-from llmgate.adminapi import Status
 from llmgate.tui.cells import Line, Span, wrap
 from llmgate.tui.columns import Frame
 from llmgate.tui.model import View
@@ -26,6 +25,7 @@ def no_upstream(width: int) -> list[Line]:
         "No upstream yet: there is no server to send requests to.",
         "",
         "  for a first look      llmgate serve --upstream NAME=URL",
+        "  lines to paste        llmgate probe http://127.0.0.1:8081",
         "  to keep it            [upstreams.NAME] in the settings file:",
         '                          url = "http://127.0.0.1:8081"',
         '                          max_concurrent = "auto"',
@@ -33,19 +33,30 @@ def no_upstream(width: int) -> list[Line]:
     return _lines(texts, width)
 
 
-def no_traffic(status: Status, frame: Frame, width: int) -> list[Line]:
-    """The base URLs that clients need; the first address stands for all."""
-    base = frame.clean(base_origin(status.listen) + next(iter(status.path_prefix), ""))
+def no_traffic(view: View, frame: Frame, width: int) -> list[Line]:
+    """What is wrong with upstreams, and the base URLs that clients need; the first address stands for all."""
+    status = view.status
+    base = frame.clean(base_origin(status.listen) + next(iter(status.path_prefix), "")) if status is not None else ""
     texts = [
         "",
         "No request has come since the daemon started. Base URLs for clients:",
         "",
-        f"  Anthropic             {base}",
+        f"  Anthropic, Ollama     {base}",
         f"  OpenAI                {base}/v1",
         "",
+        "The lines for one client: llmgate connect CLIENT",
         "To see requests wait without a server of your own: llmgate demo",
     ]
-    return _lines(texts, width)
+    return [*_remarks(view, frame, width), *_lines(texts, width)]
+
+
+def _remarks(view: View, frame: Frame, width: int) -> list[Line]:
+    """An upstream that is down says why even while nobody wants anything of it."""
+    lines: list[Line] = []
+    for upstream in (lane.upstream for lane in view.lanes if lane.upstream.remarks):
+        style = "bad" if upstream.state == "down" else "amber"
+        lines += _lines([frame.clean(f"{upstream.name}: {upstream.remarks}")], width, style)
+    return [[], *lines] if lines else []
 
 
 def base_origin(listen: list[str]) -> str:

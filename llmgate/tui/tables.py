@@ -1,17 +1,21 @@
-"""The columns of the overview: upstreams, waiting requests, running requests."""
+"""The columns of the tables: upstreams, and requests that wait, that run, that ended."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from llmgate.adminapi import RequestView, UpstreamView
 from llmgate.tui.cells import Span, shorten
-from llmgate.tui.columns import Column, Frame, is_selected
-from llmgate.tui.figures import age, count, duration, filled, sparkline
+from llmgate.tui.columns import Column, Frame, Row, is_selected
+from llmgate.tui.figures import age, count, duration, estimate, filled, sparkline
 from llmgate.tui.model import Lane
 
-STATE_STYLES = {"ok": "ok", "full": "full", "down": "bad", "idle": "dim", "paused": "full"}
+STATE_STYLES = {"ok": "ok", "full": "full", "down": "bad", "idle": "dim", "paused": "amber", "closed": "amber"}
 LOUD_STATES = frozenset(("down",))
 BAR = 8
 SLOTS_WIDTH = 14
+LOUD_OUTCOMES = frozenset(("queue_full", "queue_timeout"))
+"""Their codes, in capitals, are what clients and logs call them."""
+BAD_OUTCOMES = LOUD_OUTCOMES | {"upstream_error", "upstream_timeout", "upstream_down"}
 WAIT_WIDTH = 8
 
 
@@ -81,6 +85,11 @@ def _patience(request: RequestView) -> int | None:
     return None if request.deadline_ms is None else request.deadline_ms - request.arrived_ms
 
 
+def eta(waiter: Waiter, frame: Frame) -> Span:
+    ms = waiter.upstream.eta_ms(waiter.position, frame.view.now_ms)
+    return Span(estimate(ms), "dim" if ms is None else "")
+
+
 def left(waiter: Waiter, frame: Frame) -> Span:
     deadline = waiter.request.deadline_ms
     return Span("-", "dim") if deadline is None else Span(age(deadline - frame.view.now_ms))
@@ -128,7 +137,12 @@ def streams(waiter: Waiter, _frame: Frame) -> Span:
 
 
 def mark(lane: Lane, frame: Frame) -> Span:
-    return Span(f" {frame.glyphs.mark} " if is_selected(lane, frame) else "", "bold")
+    marked = frame.glyphs.marked if lane.upstream.name in frame.state.marked_upstreams else " "
+    return Span(marked + (frame.glyphs.mark if is_selected(lane, frame) else " "), "bold")
+
+
+def request_mark(request: RequestView, frame: Frame) -> Span:
+    return Span(frame.marks(request.id, frame.state.marked), "bold")
 
 
 def name(lane: Lane, frame: Frame) -> Span:
@@ -143,48 +157,142 @@ def history(lane: Lane, frame: Frame) -> Span:
     return Span(sparkline(lane.history, frame.glyphs.levels))
 
 
+def ended(request: RequestView, frame: Frame) -> Span:
+    return Span("-") if request.ended_ms is None else Span(age(frame.view.now_ms - request.ended_ms))
+
+
+def outcome(request: RequestView, frame: Frame) -> Span:
+    word = frame.clean(request.outcome or "-")
+    return Span(word, "ok" if word == "completed" else "bad" if word in BAD_OUTCOMES else "amber")
+
+
+def run_ms(request: RequestView) -> int | None:
+    """How long it had a slot, once it ended."""
+    began, over = request.dispatched_ms, request.ended_ms
+    return None if began is None or over is None else max(0, over - began)
+
+
+def wait_ms(request: RequestView) -> int:
+    """How long it waited, or has waited when it ended without a slot."""
+    over = request.dispatched_ms if request.dispatched_ms is not None else request.ended_ms
+    return 0 if over is None else max(0, over - request.arrived_ms)
+
+
+def final_speed(request: RequestView, _frame: Frame) -> Span:
+    """Tokens per second from the first byte to the end."""
+    came, over = request.first_byte_ms, request.ended_ms
+    if came is None or over is None or over - came < 1 or not request.output_tokens:
+        return Span("-", "dim")
+    return Span(f"{request.output_tokens * 1000 / (over - came):.1f}")
+
+
 SESSION_WIDTH = 8
 
 UPSTREAMS: tuple[Column[Lane], ...] = (
     Column("", 3, mark, 0, gap=0, right=False),
-    Column("UPSTREAM", 11, name, 0, gap=0, right=False, most=24),
-    Column("STATE", 6, state, 0, right=False),
-    Column("SLOTS", SLOTS_WIDTH, lambda lane, frame: slots(lane.upstream, frame), 1, right=False),
-    Column("WAIT/MAX", WAIT_WIDTH, lambda lane, frame: wait_and_limit(lane.upstream, frame), 1),
-    Column("OLDEST", 7, oldest, 2),
-    Column("P50 W", 6, lambda lane, _: Span(duration(lane.upstream.p50_wait_ms)), 4),
-    Column("P95 W", 6, lambda lane, _: Span(duration(lane.upstream.p95_wait_ms)), 5),
+    Column("UPSTREAM", 11, name, 0, gap=0, right=False, most=24, order=lambda lane: lane.upstream.name),
+    Column("STATE", 6, state, 0, right=False, order=lambda lane: lane.upstream.state),
+    Column("SLOTS", SLOTS_WIDTH, lambda lane, frame: slots(lane.upstream, frame), 1, right=False,
+           order=lambda lane: -lane.upstream.running),
+    Column("WAIT/MAX", WAIT_WIDTH, lambda lane, frame: wait_and_limit(lane.upstream, frame), 1,
+           order=lambda lane: -lane.upstream.waiting),
+    Column("OLDEST", 7, oldest, 2, order=lambda lane: _late(lane.upstream.oldest_arrived_ms)),
+    Column("P50 W", 6, lambda lane, _: Span(duration(lane.upstream.p50_wait_ms)), 4,
+           order=lambda lane: -(lane.upstream.p50_wait_ms or 0)),
+    Column("P95 W", 6, lambda lane, _: Span(duration(lane.upstream.p95_wait_ms)), 5,
+           order=lambda lane: -(lane.upstream.p95_wait_ms or 0)),
     Column("TTFT", 6, lambda lane, _: Span(duration(lane.upstream.ttft_ms, 2)), 6, wide=True),
     Column("RUN P50", 7, lambda lane, _: Span(duration(lane.upstream.p50_run_ms)), 7, wide=True),
-    Column("RPS", 5, lambda lane, _: Span(f"{lane.upstream.rate:.2f}"), 8, wide=True),
-    Column("SERVED", 7, lambda lane, _: Span(count(lane.upstream.served)), 3),
-    Column("FAIL", 4, lambda lane, _: Span(count(lane.upstream.failed)), 9, wide=True),
+    Column("RPS", 5, lambda lane, _: Span(f"{lane.upstream.rate:.2f}"), 8, wide=True,
+           order=lambda lane: -lane.upstream.rate),
+    Column("SERVED", 7, lambda lane, _: Span(count(lane.upstream.served)), 3,
+           order=lambda lane: -lane.upstream.served),
+    Column("FAIL", 4, lambda lane, _: Span(count(lane.upstream.failed)), 9, wide=True,
+           order=lambda lane: -lane.upstream.failed),
     Column("WAITING (5 min)", 15, history, 10, gap=2, right=False, wide=True),
-)
+)  # fmt: skip
+
+
+def _late(ms: int | None) -> float:
+    """For sorting: what is not there comes last."""
+    return float("inf") if ms is None else ms
+
+
+Of = Callable[[Row], RequestView]
+
+
+def _upstream(of: "Of[Row]") -> Column[Row]:
+    return Column("UPSTREAM", 9, lambda row, frame: named(of(row).upstream, frame), 0, right=False, most=12,
+                  order=lambda row: of(row).upstream)  # fmt: skip
+
+
+def _about(of: "Of[Row]", ranks: tuple[int, int, int, int, int, int], **wide: bool) -> tuple[Column[Row], ...]:
+    """Who sent it and what it is: the columns that all tables of requests have. Ranks: ID, MODEL ... API."""
+    return (
+        Column("MODEL", 14, lambda row, frame: named(of(row).model, frame), ranks[1], gap=2, right=False, most=40,
+               order=lambda row: of(row).model),
+        Column("CLIENT", 11, lambda row, frame: named(of(row).client, frame), ranks[2], gap=2, right=False, most=20,
+               order=lambda row: of(row).client),
+        Column("SESSION", SESSION_WIDTH, lambda row, frame: session(of(row), frame), ranks[3], gap=2, right=False,
+               order=lambda row: of(row).session),
+        Column("PURPOSE", 13, lambda row, frame: named(of(row).purpose, frame), ranks[4], gap=2, right=False,
+               wide=wide.get("purpose", False), order=lambda row: of(row).purpose),
+        Column("API", 8, lambda row, frame: named(of(row).api, frame), ranks[5], gap=2, right=False, wide=True,
+               order=lambda row: of(row).api),
+    )  # fmt: skip
+
+
+def _id(of: "Of[Row]", rank: int) -> Column[Row]:
+    return Column("ID", 10, lambda row, frame: named(of(row).id, frame), rank, gap=2, right=False, wide=True)
+
+
+def _waiter(waiter: Waiter) -> RequestView:
+    return waiter.request
+
+
+def _itself(request: RequestView) -> RequestView:
+    return request
+
 
 WAITING: tuple[Column[Waiter], ...] = (
-    Column("#", 4, lambda waiter, _: Span(str(waiter.position), "bold"), 0, gap=0),
-    Column("ID", 10, lambda waiter, frame: named(waiter.request.id, frame), 5, gap=2, right=False, wide=True),
-    Column("WAITED", 12, waited, 0, gap=3),
-    Column("LEFT", 7, left, 6, wide=True),
-    Column("MODEL", 14, lambda waiter, frame: named(waiter.request.model, frame), 1, gap=2, right=False, most=40),
-    Column("CLIENT", 11, lambda waiter, frame: named(waiter.request.client, frame), 2, gap=2, right=False, most=20),
-    Column("SESSION", SESSION_WIDTH, lambda waiter, frame: session(waiter.request, frame), 3, gap=2, right=False),
-    Column("PURPOSE", 14, lambda waiter, frame: named(waiter.request.purpose, frame), 4, gap=2, right=False),
-    Column("API", 8, lambda waiter, frame: named(waiter.request.api, frame), 7, gap=2, right=False, wide=True),
-    Column("SSE", 4, streams, 8, gap=2, right=False, wide=True),
-)
+    Column("", 2, lambda waiter, frame: request_mark(waiter.request, frame), 0, gap=0),
+    Column("#", 4, lambda waiter, _: Span(_thousands(waiter.position), "bold"), 0, gap=0,
+           order=lambda waiter: waiter.position),
+    _id(_waiter, 6),
+    Column("WAITED", 7, waited, 0, order=lambda waiter: waiter.request.arrived_ms),
+    Column("ETA", 5, eta, 1),
+    Column("LEFT", 7, left, 7, wide=True, order=lambda waiter: _late(waiter.request.deadline_ms)),
+    *_about(_waiter, (6, 2, 3, 4, 5, 8)),
+    Column("SSE", 4, streams, 9, gap=2, right=False, wide=True),
+)  # fmt: skip
 
 RUNNING: tuple[Column[RequestView], ...] = (
-    Column("", 4, lambda _request, _frame: Span(""), 0, gap=0),
-    Column("ID", 10, lambda request, frame: named(request.id, frame), 6, gap=2, right=False, wide=True),
-    Column("RUN", 7, ran, 0, gap=0),
-    Column("WAITED", 7, has_waited, 4),
+    Column("", 2, request_mark, 0, gap=0),
+    _id(_itself, 6),
+    Column("RUN", 7, ran, 0, gap=3, order=lambda request: request.dispatched_ms or 0),
+    Column("WAITED", 7, has_waited, 4, order=lambda request: -wait_ms(request)),
     Column("TTFT", 7, first_byte, 7, wide=True),
-    Column("MODEL", 14, lambda request, frame: named(request.model, frame), 1, gap=2, right=False, most=40),
-    Column("CLIENT", 11, lambda request, frame: named(request.client, frame), 2, gap=2, right=False, most=20),
-    Column("SESSION", SESSION_WIDTH, session, 5, gap=2, right=False),
-    Column("PURPOSE", 14, lambda request, frame: named(request.purpose, frame), 8, gap=2, right=False, wide=True),
-    Column("OUT", 5, tokens, 3, gap=2),
+    *_about(_itself, (6, 1, 2, 5, 8, 9), purpose=True),
+    Column("OUT", 5, tokens, 3, gap=2, order=lambda request: -request.output_tokens),
     Column("TOK/S", 8, speed, 4),
 )
+
+RECENT: tuple[Column[RequestView], ...] = (
+    Column("", 2, request_mark, 0, gap=0),
+    Column("AGO", 6, ended, 0, gap=0, order=lambda request: -(request.ended_ms or 0)),
+    _id(_itself, 6),
+    Column("UPSTREAM", 9, lambda request, frame: named(request.upstream, frame), 0, gap=2, right=False, most=12,
+           order=lambda request: request.upstream),
+    Column("OUTCOME", 13, outcome, 0, gap=2, right=False, most=16, order=lambda request: request.outcome or ""),
+    Column("WAITED", 6, lambda request, _: Span(duration(wait_ms(request))), 2,
+           order=lambda request: -wait_ms(request)),
+    Column("RAN", 6, lambda request, _: Span(duration(run_ms(request))), 1,
+           order=lambda request: -(run_ms(request) or 0)),
+    *_about(_itself, (6, 4, 2, 5, 8, 9), purpose=True),
+    Column("OUT", 5, tokens, 3, gap=2, order=lambda request: -request.output_tokens),
+    Column("TOK/S", 6, final_speed, 7, wide=True),
+)  # fmt: skip
+
+ALL_WAITING: tuple[Column[Waiter], ...] = (WAITING[0], _upstream(_waiter), *WAITING[1:])
+"""With the column that tells upstreams apart."""
+ALL_RUNNING: tuple[Column[RequestView], ...] = (RUNNING[0], _upstream(_itself), *RUNNING[1:])

@@ -10,10 +10,26 @@ from typing import Any
 import pytest
 from pytest_textual_snapshot import SVGImageExtension
 
-from llmgate.adminapi import EventView, FeedItem, RequestView, Status, UpstreamView, encode
+from llmgate.adminapi import (
+    EventView,
+    FeedItem,
+    LimitsAnswer,
+    LimitsView,
+    RequestDetail,
+    Requests,
+    RequestView,
+    Status,
+    UpstreamAnswer,
+    UpstreamView,
+    encode,
+)
 from llmgate.errors import AdminError
 from llmgate.tui.app import TopApp
-from llmgate.tui.sections import Look
+from llmgate.tui.furniture import Look
+from llmgate.tui.listing import settle
+from llmgate.tui.model import Model, View
+from llmgate.tui.press import press
+from llmgate.tui.state import State
 
 SVGImageExtension.file_extension = "svg"
 """The plugin's 1.0.0 sets the name that syrupy had before its version 5, and its pictures would end in .raw."""
@@ -82,7 +98,7 @@ def documented() -> FeedItem:
     upstreams = [
         upstream("ha-llm", state="full", running=1, waiting=3, queue_timeout_ms=300_000, oldest_arrived_ms=NOW - 41_000,
                  p50_wait_ms=5700, p95_wait_ms=38_000, ttft_ms=420, p50_run_ms=6100, rate=0.16, served=1204,
-                 queue_full=2, failed=3),
+                 queue_full=2, failed=3, starts_ms=[NOW + 12_000, NOW + 18_000], pace_ms=6000.0),
         upstream("reasoning", state="ok", running=7, max_concurrent=8, max_queued=64, p50_wait_ms=0, p95_wait_ms=2100,
                  ttft_ms=1900, p50_run_ms=31_200, rate=0.22, served=8873),
         upstream("ollama", max_queued=32, p50_wait_ms=0, p95_wait_ms=400, ttft_ms=330, p50_run_ms=2000, served=52),
@@ -94,6 +110,7 @@ def documented() -> FeedItem:
         request("q-7f3a21", "ha-llm", order=1, client="dsh", session="a3f9c0d1-77c1", purpose="compaction",
                 arrived_ms=NOW - 41_000, deadline_ms=NOW - 41_000 + patience),
         request("q-7f3a24", "ha-llm", order=2, client="claude-code", session="e74544d8-d380-49a1-8f97-050cbf9101b7",
+                key="laptop", peer="192.168.1.23:51514", body_bytes=76_178,
                 arrived_ms=NOW - 18_000, deadline_ms=NOW - 18_000 + patience),
         request("q-7f3a27", "ha-llm", order=3, client="web", purpose="session-title", stream=False,
                 arrived_ms=NOW - 3_000, deadline_ms=NOW - 3_000 + patience),
@@ -206,6 +223,57 @@ async def daemon(tmp_path: Path) -> AsyncIterator[FakeDaemon]:
     await fake.stop()
 
 
+class Recorder:
+    """Acts on nothing, writes down what it was asked to do, and fails where it is told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[object, ...]] = []
+        self.error: AdminError | None = None
+        self.note = ""
+        self.changed = True
+        self.details: dict[str, RequestDetail] = {}
+        self.over: list[RequestView] = []
+
+    def _ask(self, *what: object) -> None:
+        self.asked.append(what)
+        if self.error is not None:
+            raise self.error
+
+    def _mode(self, verb: str, name: str) -> UpstreamAnswer:
+        self._ask(verb, name)
+        return UpstreamAnswer(now_ms=NOW, upstream=upstream(name), changed=self.changed)
+
+    async def pause(self, name: str) -> UpstreamAnswer:
+        return self._mode("pause", name)
+
+    async def resume(self, name: str) -> UpstreamAnswer:
+        return self._mode("resume", name)
+
+    async def drain(self, name: str) -> UpstreamAnswer:
+        return self._mode("drain", name)
+
+    async def set_limits(self, name: str, *, max_concurrent: int) -> LimitsAnswer:
+        self._ask("set", name, max_concurrent)
+        limits = LimitsView(max_concurrent=max_concurrent)
+        return LimitsAnswer(now_ms=NOW, upstream=name, old=limits, new=limits, note=self.note)
+
+    async def cancel(self, request_id: str) -> RequestDetail:
+        self._ask("cancel", request_id)
+        return RequestDetail(now_ms=NOW, request=request(request_id, "ha-llm"))
+
+    async def move(self, request_id: str) -> RequestDetail:
+        self._ask("move", request_id)
+        return RequestDetail(now_ms=NOW, request=request(request_id, "ha-llm"))
+
+    async def request(self, request_id: str) -> RequestDetail:
+        if request_id not in self.details:
+            raise AdminError(f"There is no request {request_id}")
+        return self.details[request_id]
+
+    async def ended(self) -> Requests:
+        return Requests(now_ms=NOW, requests=self.over)
+
+
 class StillFeed:
     """A feed that tells one thing and then stays silent, or fails."""
 
@@ -227,10 +295,49 @@ class StillFeed:
 
 
 @pytest.fixture
-def still() -> Callable[..., TopApp]:
+def recorder() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture
+def still(recorder: Recorder) -> Callable[..., TopApp]:
     """An app over one snapshot, whose clock stands still."""
 
-    def build(item: FeedItem | None = None, *, error: AdminError | None = None, **options: Any) -> TopApp:
-        return TopApp(StillFeed(item, error), look=Look(zone=UTC), clock=lambda: 500.0, **options)
+    def build(item: FeedItem | None = None, *, error: AdminError | None = None, **state: Any) -> TopApp:
+        return TopApp(StillFeed(item, error), recorder, look=Look(zone=UTC), state=State(**state), clock=lambda: 500.0)
 
     return build
+
+
+@pytest.fixture
+def after() -> Callable[..., State]:
+    """The state after some keys: each is a character or a name of a key."""
+
+    def fold(view: View, *keys: str, height: int = 24, **state: Any) -> State:
+        known = settle(State(**state), view)
+        for key in keys:
+            known = settle(press(known, key, view, height).state, view)
+        return known
+
+    return fold
+
+
+@pytest.fixture
+def view() -> View:
+    """What is known of the state in the documentation."""
+    model = Model()
+    model.apply(documented(), 1.0)
+    return model.view(1.0)
+
+
+@pytest.fixture
+def viewed() -> Callable[..., View]:
+    """What is known after some items of the feed."""
+
+    def fold(*items: FeedItem, at: float = 1.0) -> View:
+        model = Model()
+        for item in items:
+            model.apply(item, at)
+        return model.view(at)
+
+    return fold

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmgate.tui.figures import age, count, duration, filled, short_age, sparkline
+from llmgate.tui.figures import age, count, duration, estimate, filled, short_age, sparkline
 
 DAY = 86_400_000
 
@@ -23,6 +23,14 @@ DAY = 86_400_000
 )
 def test_ages(ms: int, text: str, short: str) -> None:
     assert (age(ms), short_age(ms)) == (text, short)
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [(None, "-"), (0, "~0:00"), (12_400, "~0:12"), (3_599_000, "~59:59"), (3_600_000, "~1h"), (DAY, "~1d")],
+)
+def test_an_estimate_has_its_sign(ms: int | None, text: str) -> None:
+    assert estimate(ms) == text
 
 
 @pytest.mark.parametrize(

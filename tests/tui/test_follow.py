@@ -24,7 +24,12 @@ class Scripted:
         self.seen: list[Link] = []
         self.finished = asyncio.Event()
         self.model = Model()
-        self.follower = Follower(self, self.model, lambda: self.now, self.changed)
+        self.begun = 0
+        self.follower = Follower(self, self.model, lambda: self.now, self.changed, self.begin)
+
+    def begin(self) -> None:
+        assert self.model.view(self.now).status is not None
+        self.begun += 1
 
     def changed(self) -> None:
         self.seen.append(self.model.view(self.now).link)
@@ -101,3 +106,10 @@ async def test_retry_ends_the_pause(sample: Any) -> None:
     began = asyncio.get_running_loop().time()
     await scripted.run()
     assert asyncio.get_running_loop().time() - began < 0.9
+
+
+async def test_each_snapshot_is_told_after_the_model_has_it(sample: Any) -> None:
+    event = FeedItem(type="event", number=101, now_ms=1)
+    script = Scripted([sample.documented(), event, 5, AdminError("cut")], [sample.documented(), STAY])
+    await script.run()
+    assert script.begun == 2

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmgate.adminapi import EventView, FeedItem, RequestView, Status, UpstreamView, encode
-from llmgate.tui.model import BUCKET_MS, BUCKETS, EVENTS, History, Model, Ordered, View
+from llmgate.tui.model import BUCKET_MS, BUCKETS, EVENTS, RECENT, History, Model, Ordered, View
 
 UPSTREAMS = ("a", "b")
 TEXTS = {"queued": "queued (depth 1)", "admitted": "dispatched after 1ms", "moved": "moved to the front"}
@@ -23,6 +23,7 @@ class Daemon:
         self.now = 5_000
         self.number = 0
         self.requests: dict[str, RequestView] = {}
+        self.ended: list[RequestView] = []
         self.events: list[EventView] = []
         self.stopping = False
         self.front = 0
@@ -82,6 +83,8 @@ class Daemon:
         request = msgspec.structs.replace(found[pick % len(found)], **fields)
         self.requests[request.id] = request
         if request.state == "done":
+            request = msgspec.structs.replace(request, ended_ms=self.now)
+            self.ended.append(request)
             del self.requests[request.id]
         return [self.told(kind, name, request)]
 
@@ -125,6 +128,52 @@ ACTIONS = ("arrive", "arrive", "admit", "drain", "release", "abandon", "move", "
 STEPS = st.lists(st.tuples(st.sampled_from(ACTIONS), st.sampled_from(UPSTREAMS), st.integers(0, 9)), max_size=60)
 
 
+@given(STEPS, st.integers(0, 60))
+def test_what_ended_is_the_same_whenever_one_comes_and_however_often_it_is_told(
+    steps: list[tuple[str, str, int]], cut: int
+) -> None:
+    daemon = Daemon()
+    whole, late = fold(daemon.snapshot()), Model()
+    for index, step in enumerate(steps):
+        if index == cut:
+            late.apply(daemon.snapshot(), daemon.now / 1000)
+            late.remember(daemon.ended)
+        for item in daemon.step(*step):
+            whole.apply(item, item.now_ms / 1000)
+            if index >= cut:
+                late.apply(item, item.now_ms / 1000)
+    if cut >= len(steps):
+        late.apply(daemon.snapshot(), daemon.now / 1000)
+    late.remember(daemon.ended)
+    seen = whole.view(daemon.now / 1000).recent
+    assert seen == late.view(daemon.now / 1000).recent
+    assert {one.id for one in seen} == {one.id for one in daemon.ended}
+    assert [one.ended_ms for one in seen] == sorted((one.ended_ms for one in seen), reverse=True)
+
+
+def test_of_what_ended_the_newest_are_kept_and_a_live_request_is_not_among_them(sample: Any) -> None:
+    model = Model()
+    model.apply(sample.snapshot([sample.upstream("a")], [sample.request("q-0", "a")]), 1.0)
+    model.remember([sample.request(f"q-{n}", "a", state="done", ended_ms=n) for n in range(RECENT + 50)])
+    model.remember([sample.request("r-1", "a", state="running", ended_ms=10**9)])
+    model.remember([sample.request("q-0", "a", state="done", ended_ms=10**9)])
+    recent = model.view(1.0).recent
+    assert [one.id for one in recent] == [f"q-{n}" for n in range(RECENT + 49, 49, -1)]
+    model.apply(sample.snapshot([sample.upstream("a")], pid=99), 1.0)
+    assert model.view(1.0).recent == ()
+
+
+def test_a_request_is_found_wherever_it_is(sample: Any) -> None:
+    model = Model()
+    model.apply(sample.documented(), 1.0)
+    model.remember([sample.request("q-old", "ha-llm", state="done", ended_ms=5)])
+    view = model.view(1.0)
+    found = [view.request(wanted) for wanted in ("q-7f3a24", "q-7f3a1c", "q-old", "q-none")]
+    assert [one and one.state for one in found] == ["waiting", "running", "done", None]
+    assert view.lane("ollama") is view.lanes[2]
+    assert view.lane("nobody") is None
+
+
 def fold(*items: FeedItem) -> Model:
     model = Model()
     for item in items:
@@ -136,7 +185,7 @@ def essence(view: View) -> View:
     """The view without what only this viewer has seen."""
     lanes = tuple(replace(lane, history=()) for lane in view.lanes)
     status = view.status and msgspec.structs.replace(view.status, now_ms=0)
-    return replace(view, lanes=lanes, status=status, counted_ms=0, link=replace(view.link, since=0.0))
+    return replace(view, lanes=lanes, status=status, counted_ms=0, recent=(), link=replace(view.link, since=0.0))
 
 
 @given(STEPS, st.integers(0, 60))
@@ -278,6 +327,27 @@ class TestClock:
         assert clock.isoformat() == "2026-11-30T14:03:00+00:00"
         model.apply(sample.snapshot([], now_at="teatime"), 1.0)
         assert model.view(1.0).clock is None
+
+
+class TestEta:
+    def test_it_is_that_of_the_place_in_the_line(self, sample: Any) -> None:
+        model = Model()
+        told = sample.upstream("a", starts_ms=[sample.NOW + 12_000], pace_ms=6000.0)
+        first, second = (sample.request(f"q-{order}", "a", order=order) for order in (1, 2))
+        model.apply(sample.snapshot([told], [second, first]), 50.0)
+        assert [model.view(50.0).eta_ms(request) for request in (first, second)] == [12_000, 18_000]
+        assert [model.view(54.5).eta_ms(request) for request in (first, second)] == [7_500, 13_500]
+        assert model.view(99.0).eta_ms(first) == 0
+        running = msgspec.structs.replace(first, state="running")
+        model.apply(FeedItem(type="progress", number=100, now_ms=sample.NOW, requests=[running]), 50.0)
+        assert [model.view(50.0).eta_ms(request) for request in (first, second)] == [None, 12_000]
+
+    def test_there_is_none_where_the_daemon_says_none(self, sample: Any) -> None:
+        model = Model()
+        waiting = sample.request("q-1", "a")
+        model.apply(sample.snapshot([sample.upstream("a")], [waiting]), 50.0)
+        assert model.view(50.0).eta_ms(waiting) is None
+        assert model.view(50.0).eta_ms(sample.request("q-1", "nowhere")) is None
 
 
 class TestHistory:

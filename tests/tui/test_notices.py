@@ -60,18 +60,30 @@ def test_base_origin(listen: list[str], origin: str) -> None:
     assert base_origin(listen) == origin
 
 
+def quiet(sample: Any, *upstreams: Any) -> list[Any]:
+    model = Model()
+    model.apply(sample.snapshot(list(upstreams)), 1.0)
+    view = model.view(1.0)
+    return no_traffic(view, Frame(view), 80)
+
+
 def test_no_traffic_names_the_base_urls(sample: Any) -> None:
-    said = text(no_traffic(sample.status([]), Frame(Model().view(0.0)), 80))
-    assert "  Anthropic             http://127.0.0.1:8080/llm\n" in said
+    said = text(quiet(sample))
+    assert "  Anthropic, Ollama     http://127.0.0.1:8080/llm\n" in said
     assert "  OpenAI                http://127.0.0.1:8080/llm/v1\n" in said
 
 
+def test_an_upstream_that_is_down_says_why_even_before_the_first_request(sample: Any) -> None:
+    said = text(quiet(sample, sample.upstream("gpu2", state="down", detail="it takes no connection")))
+    assert "gpu2: it takes no connection" in said
+
+
 def test_only_commands_that_exist_are_named(sample: Any) -> None:
-    said = text(no_traffic(sample.status([]), Frame(Model().view(0.0)), 80)) + text(no_upstream(80))
+    said = text(quiet(sample)) + text(no_upstream(80))
     commands = {part.split()[0] for part in said.split("llmgate ")[1:]}
-    assert commands == {"demo", "serve"}
+    assert commands == {"connect", "demo", "probe", "serve"}
 
 
 def test_a_notice_fits_eighty_columns(sample: Any) -> None:
-    lines = no_upstream(80) + no_traffic(sample.status([]), Frame(Model().view(0.0)), 80)
+    lines = no_upstream(80) + quiet(sample)
     assert max(len(plain(line)) for line in lines) <= 80

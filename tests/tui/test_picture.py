@@ -10,15 +10,19 @@ from hypothesis import strategies as st
 
 from llmgate.adminapi import FeedItem, RequestView, Status, UpstreamView
 from llmgate.tui.cells import plain, width_of_line
+from llmgate.tui.furniture import Look
+from llmgate.tui.listing import settle
 from llmgate.tui.model import Model
-from llmgate.tui.picture import picture, selected_name
-from llmgate.tui.sections import Look
+from llmgate.tui.picture import picture
+from llmgate.tui.press import press
+from llmgate.tui.state import PAGES, PANES, Chosen, Message, Sort, State, Typing
 
 ERROR = "No daemon answers on /run/x.sock\n\nThe socket file does not exist.\n\n  start it now          llmgate serve"
 
 
-def drawn(model: Model, look: Look, at: float = 1.0) -> list[str]:
-    return [plain(line) for line in picture(model.view(at), look)]
+def drawn(model: Model, look: Look, at: float = 1.0, **state: Any) -> list[str]:
+    view = model.view(at)
+    return [plain(line) for line in picture(view, look, settle(State(**state), view))]
 
 
 @pytest.fixture
@@ -38,13 +42,13 @@ def test_eighty_columns(model: Model) -> None:
         "   ollama           idle   ▱ 0/1              0/32       -   0.0s   0.4s      52",
         "   vllm-a100        DOWN   ▱▱▱▱▱▱▱▱ 0/8       1/64    1:10      -      -     310",
         "── waiting on ha-llm ───────────────────────────────────────────────────────────",
-        "   #         WAITED  MODEL                 CLIENT       SESSION   PURPOSE",
-        "   1           0:41  qwen2.5:3b-instruct   dsh          a3f9..c1  compaction",
-        "   2           0:18  qwen2.5:3b-instruct   claude-code  e745..b7  -",
-        "   3           0:03  qwen2.5:3b-instruct   web          -         session-title",
+        "     #  WAITED   ETA  MODEL                 CLIENT       SESSION   PURPOSE",
+        "     1    0:41 ~0:12  qwen2.5:3b-instruct   dsh          a3f9..c1  compaction",
+        "     2    0:18 ~0:18  qwen2.5:3b-instruct   claude-code  e745..b7  -",
+        "     3    0:03 ~0:24  qwen2.5:3b-instruct   web          -         session-title",
         "── running on ha-llm ───────────────────────────────────────────────────────────",
-        "        RUN  WAITED  MODEL                 CLIENT       SESSION     OUT    TOK/S",
-        "       0:09    5.7s  qwen2.5:3b-instruct   opencode     ses_..gY    371     41.2",
+        "         RUN  WAITED  MODEL                CLIENT       SESSION     OUT    TOK/S",
+        "        0:09    5.7s  qwen2.5:3b-instruct  opencode     ses_..gY    371     41.2",
         "",
         "── events ──────────────────────────────────────────────────────────────────────",
         " 14:02:28 queued        ha-llm     depth 3  web  session-title",
@@ -53,7 +57,7 @@ def test_eighty_columns(model: Model) -> None:
         " 14:01:02 QUEUE_FULL    ha-llm     depth 16",
         "",
         "────────────────────────────────────────────────────────────────────────────────",
-        " ↑↓ select  a ascii  ? help  q quit",
+        " ↑↓ select  ⏎ open  tab pane  / filter  p pause  d drain  ? help  q quit",
     ]
 
 
@@ -62,7 +66,19 @@ def test_more_columns_on_a_wide_screen(model: Model) -> None:
     assert lines[0].split()[4] == "unix:/run/llmgate/admin.sock"
     titles = "UPSTREAM STATE SLOTS WAIT/MAX OLDEST P50 W P95 W TTFT RUN P50 RPS SERVED FAIL WAITING (5 min)"
     assert " ".join(lines[2].split()) == titles
-    assert lines[8].split() == ["#", "ID", "WAITED", "LEFT", "MODEL", "CLIENT", "SESSION", "PURPOSE", "API", "SSE"]
+    assert lines[8].split() == [
+        "#",
+        "ID",
+        "WAITED",
+        "ETA",
+        "LEFT",
+        "MODEL",
+        "CLIENT",
+        "SESSION",
+        "PURPOSE",
+        "API",
+        "SSE",
+    ]
     assert lines[7].endswith("3 of 16 ─── timeout 5:00 ──────")
 
 
@@ -92,7 +108,7 @@ def test_on_a_small_screen_the_waiters_without_a_row_are_counted(model: Model) -
 def test_one_line_each_on_a_tiny_screen(model: Model) -> None:
     assert drawn(model, Look(50, 8)) == [
         " llmgate ● live",
-        " ha-llm 1/1 wait 3 41s",
+        "▸ha-llm 1/1 wait 3 41s",
         " reasoning 7/8 wait 0",
         " ollama 0/1 wait 0",
         " vllm-a100 0/8 wait 1 1m DOWN",
@@ -106,7 +122,7 @@ def test_one_line_each_on_a_tiny_screen(model: Model) -> None:
 def test_a_tiny_screen_without_a_daemon(model: Model, sample: Any) -> None:
     model.lost(ERROR, 3, 5.0, 9.0)
     lines = drawn(model, Look(40, 6))
-    assert lines[:3] == [" llmgate ○ not connected", " No daemon answers on /run/x.sock", " ha-llm 1/1 wait 3 45s"]
+    assert lines[:3] == [" llmgate ○ not connected", " No daemon answers on /run/x.sock", "▸ha-llm 1/1 wait 3 45s"]
     model.apply(sample.snapshot([]), 6.0)
     assert drawn(model, Look(40, 6))[1] == " no upstream yet"
 
@@ -131,7 +147,7 @@ def test_disconnected_from_the_start() -> None:
     lines = drawn(model, Look(80, 24))
     assert lines[0] == " llmgate  ○ not connected"
     assert not any("last seen" in line or "UPSTREAM" in line for line in lines)
-    assert lines[-1] == " r retry now  a ascii  ? help  q quit"
+    assert lines[-1] == " r retry now  w why  ? help  q quit"
 
 
 def test_connecting() -> None:
@@ -179,18 +195,22 @@ def test_slots_that_are_down_do_not_count_and_ungated_ones_stand_apart(model: Mo
 
 
 def test_ascii_is_ascii(model: Model) -> None:
-    for look in (Look(80, 24, ascii=True), Look(120, 40, ascii=True), Look(40, 10, ascii=True)):
-        assert "\n".join(drawn(model, look)).isascii()
+    for look in (Look(80, 24), Look(120, 40), Look(40, 10)):
+        for state in (
+            {},
+            {"page": "waiting"},
+            {"page": "recent"},
+            {"page": "events"},
+            {"detail": "q-7f3a24"},
+            {"help": 0},
+        ):
+            assert "\n".join(drawn(model, look, ascii=True, why="界", **state)).isascii()
     model.lost(ERROR + "界", 1, 1.0, 2.0)
-    assert "\n".join(drawn(model, Look(80, 24, ascii=True))).isascii()
+    assert "\n".join(drawn(model, Look(80, 24), ascii=True)).isascii()
 
 
 def test_the_selection(model: Model) -> None:
-    view = model.view(1.0)
-    assert selected_name(view, "ollama") == "ollama"
-    assert selected_name(view, "gone") == "ha-llm"
-    assert selected_name(Model().view(1.0), "a") == ""
-    lines = drawn(model, Look(80, 24, selected="vllm-a100", zone=UTC))
+    lines = drawn(model, Look(80, 24, zone=UTC), chosen={"upstreams": Chosen("vllm-a100")})
     assert lines[6].startswith(" ▸ vllm-a100")
     assert lines[7].startswith("── waiting on vllm-a100 ")
     assert lines[8] == "   connection refused, next probe in 5 s"
@@ -233,23 +253,46 @@ REQUEST = st.builds(
     dispatched_ms=st.none() | NUMBER,
     first_byte_ms=st.none() | NUMBER,
     output_tokens=NUMBER,
+    eta_ms=st.none() | NUMBER,
+    peer=TEXT,
+    key=TEXT,
+    deadline_ms=st.none() | NUMBER,
+)
+STATE = st.builds(
+    State,
+    page=st.sampled_from(PAGES),
+    pane=st.sampled_from(PANES),
+    filter=TEXT,
+    detail=st.just("") | TEXT,
+    help=st.none() | st.integers(0, 100),
+    why=TEXT,
+    log=st.booleans(),
+    prompt=st.none() | st.builds(Typing, st.sampled_from(["filter", "command"]), TEXT),
+    message=st.none() | st.builds(Message, TEXT),
+    ascii=st.booleans(),
+    read_only=st.booleans(),
+    sorts=st.dictionaries(
+        st.sampled_from(PANES), st.builds(Sort, st.sampled_from(["", "WAITED", "MODEL"]), st.booleans())
+    ),
 )
 
 
 @given(
     st.lists(UPSTREAM, max_size=6),
     st.lists(REQUEST, max_size=8),
-    st.builds(Look, st.integers(1, 200), st.integers(1, 60), st.booleans()),
+    st.builds(Look, st.integers(1, 200), st.integers(1, 60)),
     TEXT | st.none(),
+    STATE,
 )
 def test_whatever_comes_the_picture_fills_the_screen(
-    upstreams: list[UpstreamView], requests: list[RequestView], look: Look, error: str | None
+    upstreams: list[UpstreamView], requests: list[RequestView], look: Look, error: str | None, state: State
 ) -> None:
     model = Model()
     model.apply(_snapshot(upstreams, requests), 1.0)
     if error is not None:
         model.lost(error, 1, 2.0, 3.0)
-    lines = picture(model.view(3.0), look)
+    view = model.view(3.0)
+    lines = picture(view, look, settle(state, view))
     assert len(lines) == look.height
     assert {width_of_line(line) for line in lines} == {look.width}
     assert not set("\x1b\r\n\t\x00\u202e") & set("".join(span.text for line in lines for span in line))
@@ -277,3 +320,99 @@ def test_a_picture_of_ten_thousand_waiters_is_quick(sample: Any) -> None:
     for _ in range(10):
         drawn(model, Look(120, 50))
     assert time.perf_counter() - began < 5
+
+
+SIZES = [(80, 24), (120, 40), (60, 15)]
+LOST = (
+    "No daemon answers on /run/user/1000/llmgate/admin.sock\n\nThe socket file does not exist.\n\n"
+    "  start it now          llmgate serve\n  another socket        llmgate --socket PATH top"
+)
+DENIED = (
+    "Permission denied on /run/llmgate/admin.sock\n\nThe socket belongs to group llmgate, and you are not in it.\n\n"
+    "  join the group        sudo usermod -aG llmgate $USER   (then log in again)"
+)
+SCREENS: dict[str, tuple[str, ...]] = {
+    "overview": (),
+    "overview, waiting": ("tab", "j"),
+    "waiting": ("2",),
+    "running": ("3",),
+    "recent": ("4",),
+    "events": ("5", "j"),
+    "detail": ("2", "j", "enter"),
+    "detail of one that ended": ("4", "enter"),
+    "help": ("?",),
+    "help of recent": ("4", "?"),
+    "why": ("2", "j", "w"),
+    "log": ("l",),
+    "filtered and sorted": ("2", "/", *"!dsh", "enter", "s", "s"),
+    "marked": ("2", " ", " "),
+    "question": ("2", " ", " ", "x"),
+    "command": (":", *"drain re", "tab"),
+    "refused": ("x",),
+    "ascii": ("a",),
+    "frozen": ("P",),
+}
+
+
+@pytest.fixture
+def busy(sample: Any) -> Model:
+    """The state in the documentation, with two requests that ended."""
+    known = Model()
+    known.apply(sample.documented(), 1.0)
+    now = sample.NOW
+    known.remember(
+        [
+            sample.request("q-7f3970", "ha-llm", state="done", outcome="completed", client="claude-code",
+                           session="e74544d8-d380-49a1-8f97-050cbf9101b7", arrived_ms=now - 60_900,
+                           dispatched_ms=now - 58_800, first_byte_ms=now - 58_000, ended_ms=now - 50_000,
+                           output_tokens=1204),
+            sample.request("q-7f3902", "ha-llm", state="done", outcome="queue_timeout", client="web",
+                           arrived_ms=now - 400_000, ended_ms=now - 100_000),
+        ]
+    )  # fmt: skip
+    return known
+
+
+@pytest.mark.parametrize("size", SIZES, ids="{0[0]}x{0[1]}".format)
+class TestEveryScreen:
+    """After a wanted change: pytest --snapshot-update; then read the difference."""
+
+    def shown(self, model: Model, size: tuple[int, int], keys: tuple[str, ...] = (), **state: Any) -> str:
+        view = model.view(1.0)
+        known = settle(State(**state), view)
+        for key in keys:
+            known = settle(press(known, key, view, size[1]).state, view)
+        lines = picture(model.view(34.0), Look(*size, zone=UTC), settle(known, model.view(34.0)))
+        return "\n".join(plain(line) for line in lines)
+
+    @pytest.mark.parametrize("name", SCREENS)
+    def test_screen(self, busy: Model, size: tuple[int, int], name: str, snapshot: Any) -> None:
+        assert self.shown(busy, size, SCREENS[name]) == snapshot
+
+    @pytest.mark.parametrize(("name", "error"), [("not connected", LOST), ("no permission", DENIED)])
+    def test_lost(self, busy: Model, size: tuple[int, int], name: str, error: str, snapshot: Any) -> None:
+        busy.lost(error, 6, 31.0, 36.0)
+        assert self.shown(busy, size) == snapshot
+        assert self.shown(busy, size, ("2", "w")) == snapshot(name="on a page")
+        fresh = Model()
+        fresh.lost(error, 1, 31.0, 36.0)
+        assert self.shown(fresh, size) == snapshot(name="from the start")
+
+    def test_states(self, busy: Model, size: tuple[int, int], sample: Any, snapshot: Any) -> None:
+        assert self.shown(busy, size, read_only=True) == snapshot(name="read-only")
+        assert self.shown(Model(), size) == snapshot(name="connecting")
+        for name, item in {
+            "no upstream": sample.snapshot([]),
+            "no traffic": sample.snapshot(
+                [sample.upstream("reasoning", max_concurrent=8), sample.upstream("b", state="down", detail="refused")]
+            ),
+            "may only look": sample.snapshot([sample.upstream("a", served=1)], may_act=False),
+            "newer": sample.snapshot([sample.upstream("a", served=1)], schema=7),
+            "stopping": sample.snapshot([sample.upstream("a", state="closed", running=1)], state="stopping"),
+            "paused": sample.snapshot(
+                [sample.upstream("a", state="paused", waiting=1)], [sample.request("q-1", "a", arrived_ms=sample.NOW)]
+            ),
+        }.items():
+            model = Model()
+            model.apply(item, 1.0)
+            assert self.shown(model, size) == snapshot(name=name)

@@ -4,13 +4,14 @@ from textual.app import App, ComposeResult
 from textual.geometry import Region
 
 from llmgate.tui.cells import Span
-from llmgate.tui.widgets.canvas import COLOURS, MONOCHROME, Canvas
+from llmgate.tui.themes import DEFAULT
+from llmgate.tui.widgets.canvas import Canvas
 
 
 class Shown(App[None]):
     def __init__(self) -> None:
         super().__init__(ansi_color=True)
-        self.canvas = Canvas(COLOURS)
+        self.canvas = Canvas()
 
     def compose(self) -> ComposeResult:
         yield self.canvas
@@ -22,7 +23,7 @@ async def test_markup_and_wide_characters_are_shown_as_they_are() -> None:
         app.canvas.show([[Span("[bold]x[/]", "bad"), Span("界")], []])
         first, second, third = (app.canvas.render_line(y) for y in range(3))
         assert first.text == "[bold]x[/]界        "
-        assert next(iter(first)).style == app.canvas.rich_style + COLOURS["bad"]
+        assert next(iter(first)).style == app.canvas.rich_style + DEFAULT["bad"]
         assert second.text == third.text == " " * 20
 
 
@@ -36,8 +37,5 @@ async def test_only_changed_lines_are_drawn_again(monkeypatch) -> None:  # type:
         assert drawn == [(Region(0, 1, 20, 1),), (Region(0, 2, 20, 1),)]
         app.canvas.show([[Span("a")]])
         assert drawn[2:] == [()]
-
-
-def test_without_colour_there_is_none() -> None:
-    assert all(style.color is None and style.bgcolor is None for style in MONOCHROME.values())
-    assert set(MONOCHROME) <= set(COLOURS)
+        app.canvas.show([[Span("a")]], "mono")
+        assert drawn[3:] == [()]

@@ -1,0 +1,225 @@
+"""Which rows a list has: filtered and sorted, found by their ids; and what becomes of the selection as they change."""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, chain, zip_longest
+from typing import Any, overload
+
+from llmgate.adminapi import EventView, RequestView
+from llmgate.tui.columns import Column
+from llmgate.tui.filter import parse
+from llmgate.tui.model import Lane, View
+from llmgate.tui.state import Chosen, Sort, State
+from llmgate.tui.tables import RECENT, RUNNING, UPSTREAMS, WAITING, Waiter
+
+NOBODY = Chosen()
+COLUMNS: dict[str, Sequence[Column[Any]]] = {
+    "upstreams": UPSTREAMS,
+    "waiting": WAITING,
+    "running": RUNNING,
+    "recent": RECENT,
+}
+"""The columns that a list can be sorted by, by what it holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The rows of one list, and how many it would have without a filter."""
+
+    rows: Sequence[Any]
+    id_of: Callable[[Any], str]
+    total: int
+
+    def place(self, chosen: Chosen) -> int:
+        """The index of the row that has the selection: its own, else the one where it stood; -1 in an empty list."""
+        index = self.find(chosen.id, chosen.index)
+        return index if index >= 0 else max(0, min(chosen.index, len(self.rows) - 1)) if self.rows else -1
+
+    def find(self, row_id: str, near: int = 0) -> int:
+        """The index of a row by its id, or -1: looked for around an index where it was, so mostly found at once."""
+        rows, id_of, size = self.rows, self.id_of, len(self.rows)
+        near = min(max(near, 0), size - 1)
+        for index in chain.from_iterable(zip_longest(range(near, -1, -1), range(near + 1, size))):
+            if index is not None and id_of(rows[index]) == row_id:
+                return int(index)
+        return -1
+
+    def at(self, index: int) -> Chosen:
+        """The selection of a row; outside of the list that of the nearest."""
+        if not self.rows:
+            return NOBODY
+        index = max(0, min(index, len(self.rows) - 1))
+        return Chosen(self.id_of(self.rows[index]), index)
+
+
+class Queue(Sequence[Waiter]):
+    """Who waits on some upstreams, one after another, without an object made for each of them."""
+
+    def __init__(self, lanes: Sequence[Lane]) -> None:
+        self._lanes = lanes
+        self._starts = [*accumulate((len(lane.waiting) for lane in lanes), initial=0)]
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    @overload
+    def __getitem__(self, index: int) -> Waiter: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Waiter]: ...
+
+    def __getitem__(self, index: int | slice) -> Waiter | list[Waiter]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        which = bisect_right(self._starts, index) - 1
+        lane, place = self._lanes[which], index - self._starts[which]
+        return Waiter(place + 1, lane.waiting[place], lane.upstream)
+
+
+def listing(view: View, state: State) -> Listing:
+    """The list that has the selection."""
+    name = selected_upstream(view, state) if state.page == "overview" else ""
+    return MEMO.of(view, (state.list_name, state.filter, state.sorts.get(state.holds), name), state)
+
+
+class Memo:
+    """The last list that was made: a key and the picture after it ask for the same one several times."""
+
+    def __init__(self) -> None:
+        self._view: View | None = None
+        self._key: tuple[object, ...] = ()
+        self._made = Listing((), str, 0)
+
+    def of(self, view: View, key: tuple[object, ...], state: State) -> Listing:
+        if self._view is not view or self._key != key:
+            self._view, self._key, self._made = view, key, _listing(view, state)
+        return self._made
+
+
+MEMO = Memo()
+
+
+def _listing(view: View, state: State) -> Listing:
+    if state.holds == "upstreams":
+        return upstreams(view, state)
+    if state.page == "overview":
+        name = selected_upstream(view, state)
+        lanes = tuple(lane for lane in view.lanes if lane.upstream.name == name)
+    else:
+        lanes = view.lanes
+    match state.holds:
+        case "waiting":
+            return waiting(lanes, state)
+        case "running":
+            return running(lanes, state)
+        case "recent":
+            return recent(view, state)
+        case _:
+            return events(view, state)
+
+
+def upstreams(view: View, state: State) -> Listing:
+    kept = [lane for lane in view.lanes if parse(state.filter).upstream(lane.upstream)]
+    return Listing(_sorted(kept, state, "upstreams"), _lane_id, len(view.lanes))
+
+
+def waiting(lanes: Sequence[Lane], state: State) -> Listing:
+    """Who waits on these upstreams, in dispatch order; a position counts those that a filter hides."""
+    whole, wanted = Queue(lanes), parse(state.filter)
+    if not wanted.terms and not state.sorts.get("waiting", Sort()).title:
+        return Listing(_sorted(whole, state, "waiting"), _waiter_id, len(whole))
+    rows: list[Waiter] = []
+    for lane in lanes:
+        found: Iterable[tuple[int, RequestView]] = enumerate(lane.waiting, 1)
+        if wanted.terms:
+            found = ((index, request) for index, request in found if wanted.request(request))
+        rows += [Waiter(index, request, lane.upstream) for index, request in found]
+    return Listing(_sorted(rows, state, "waiting"), _waiter_id, len(whole))
+
+
+def running(lanes: Sequence[Lane], state: State) -> Listing:
+    """Who runs, and below them those whose slot is not yet known to be free."""
+    rows = [request for lane in lanes for request in (*lane.running, *lane.draining)]
+    return _requests(rows, state, "running")
+
+
+def recent(view: View, state: State) -> Listing:
+    return _requests(view.recent, state, "recent")
+
+
+def events(view: View, state: State) -> Listing:
+    """What happened, the newest first."""
+    kept = [event for event in reversed(view.events) if parse(state.filter).event(event)]
+    return Listing(kept, _event_id, len(view.events))
+
+
+def _requests(rows: Sequence[RequestView], state: State, holds: str) -> Listing:
+    wanted = parse(state.filter)
+    kept = [request for request in rows if wanted.request(request)] if wanted.terms else rows
+    return Listing(_sorted(kept, state, holds), _request_id, len(rows))
+
+
+def _sorted(rows: Sequence[Any], state: State, holds: str) -> Sequence[Any]:
+    sort = state.sorts.get(holds, Sort())
+    column = next((column for column in COLUMNS[holds] if column.title == sort.title and sort.title), None)
+    if column is not None and column.order is not None:
+        return sorted(rows, key=column.order, reverse=sort.reverse)
+    return rows[::-1] if sort.reverse else rows
+
+
+def _lane_id(lane: Lane) -> str:
+    return lane.upstream.name
+
+
+def _waiter_id(waiter: Waiter) -> str:
+    return waiter.request.id
+
+
+def _request_id(request: RequestView) -> str:
+    return request.id
+
+
+def _event_id(event: EventView) -> str:
+    return str(event.number)
+
+
+def selected_upstream(view: View, state: State) -> str:
+    """The upstream whose requests the overview shows: the selected one if it is there, else one beside it."""
+    shown = upstreams(view, state)
+    place = shown.place(state.chosen.get("upstreams", NOBODY))
+    return "" if place < 0 else shown.id_of(shown.rows[place])
+
+
+def settle(state: State, view: View) -> State:
+    """The state with its selection on a row that is there: to be called with each view before it is drawn."""
+    state = _prune(state, view)
+    shown = state.shown(view)
+    settled = dict(state.chosen)
+    lists = upstreams(shown, state)
+    settled["upstreams"] = lists.at(lists.place(state.chosen.get("upstreams", NOBODY)))
+    if state.holds != "upstreams":
+        lists = listing(shown, replace(state, chosen=settled))
+        settled[state.list_name] = lists.at(lists.place(state.chosen.get(state.list_name, NOBODY)))
+    return state if settled == state.chosen else replace(state, chosen=settled)
+
+
+def _prune(state: State, view: View) -> State:
+    """Without marks on what has ended, and without slots that are now as they were wanted."""
+    if state.marked:
+        live = {request.id for request in view.requests() if request.id in state.marked and request.state != "done"}
+        state = state if live == state.marked else replace(state, marked=frozenset(live))
+    if state.slots:
+        told = {lane.upstream.name: lane.upstream.max_concurrent for lane in view.lanes}
+        slots = {name: wanted for name, wanted in state.slots.items() if told.get(name, wanted) != wanted}
+        state = state if slots == state.slots else replace(state, slots=slots)
+    return state
+
+
+def next_sort(state: State) -> Sort:
+    """The sort after the present one: by each column that can be sorted by, in turn, then as the daemon has it."""
+    titles = ["", *(column.title for column in COLUMNS.get(state.holds, ()) if column.order is not None)]
+    now = state.sorts.get(state.holds, Sort()).title
+    return Sort(titles[(titles.index(now) + 1) % len(titles)])

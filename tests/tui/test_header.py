@@ -1,0 +1,83 @@
+"""The first two lines."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC
+from typing import Any
+
+import msgspec
+import pytest
+
+from llmgate.tui.cells import plain
+from llmgate.tui.furniture import Look
+from llmgate.tui.model import View
+from llmgate.tui.picture import picture
+from llmgate.tui.state import State
+
+After = Callable[..., State]
+
+
+def head(view: View, state: State, width: int = 80) -> list[str]:
+    return [plain(line) for line in picture(view, Look(width, 24, UTC), state)[:2]]
+
+
+def test_a_plain_view_has_a_plain_rule(view: View, after: After) -> None:
+    assert head(view, after(view))[1] == "─" * 80
+
+
+@pytest.mark.parametrize(
+    ("keys", "note"),
+    [
+        (["/", *"client=dsh", "enter"], "filter client=dsh"),
+        (["/", *"a(b", "enter"], "filter a(b (a(b taken as text)"),
+        ([" ", "2", " "], "2 marked"),
+        (["s"], "by UPSTREAM"),
+        (["s", "S"], "by UPSTREAM, reversed"),
+        (["S"], "by place, reversed"),
+        (["tab", "s"], "by #"),
+    ],
+)
+def test_what_is_unlike_the_plain_view_is_told(view: View, after: After, keys: list[str], note: str) -> None:
+    assert head(view, after(view, *keys))[1].startswith(f"── {note} ─")
+
+
+def test_who_may_not_act(view: View, after: After) -> None:
+    assert view.status is not None
+    assert head(view, after(view, read_only=True))[1].startswith("── read-only ─")
+    looking = replace(view, status=msgspec.structs.replace(view.status, may_act=False))
+    assert head(looking, after(looking))[1].startswith("── may look, not act ─")
+
+
+def test_a_frozen_picture_has_its_title_and_its_age(view: View, after: After) -> None:
+    later = replace(view, at=view.at + 33, now_ms=view.now_ms + 33_000)
+    first, second = head(later, after(view, "P"))
+    assert "○ PAUSED" in first
+    assert first.endswith("14:03:04")
+    assert second.startswith("── PAUSED: picture of 14:02:31, 33 s old; P goes on ─")
+    assert "● live" in head(later, after(view, "P", "P"))[0]
+
+
+def test_the_path_to_an_open_request(view: View, after: After) -> None:
+    assert head(view, after(view, "2", "enter"))[0] == " llmgate ▸ ha-llm ▸ q-7f3a21".ljust(72) + "14:02:31"
+    assert head(view, after(view, detail="q-none"))[0].startswith(" llmgate ▸ q-none ")
+
+
+def test_states_have_their_words(view: View, after: After) -> None:
+    for error, word in (("Permission denied on /x", "no permission"), ("No daemon", "not connected")):
+        lost = replace(view, link=replace(view.link, state="lost", error=error))
+        assert f"○ {word}" in head(lost, after(lost))[0]
+        assert f"○ {word}" in head(lost, after(lost, "2", detail="q-7f3a21"))[0]
+
+
+def test_many_notes_stay_on_the_line(view: View, after: After) -> None:
+    state = after(view, " ", "/", *"x" * 90, "enter", "s", "P", read_only=True)
+    assert len(head(view, state)[1]) == 80
+    assert len(head(view, state, 200)[1]) == 200
+
+
+def test_hostile_filters_are_made_harmless(view: View, after: After) -> None:
+    assert "\x1b" not in "".join(head(view, replace(after(view), filter="\x1b[2J")))
+
+
+def test_a_daemon_of_which_nothing_is_known(viewed: Any) -> None:
+    assert head(viewed(), State())[0] == " llmgate  ○ connecting"
