@@ -16,8 +16,27 @@ import typer
 from typer.core import TyperGroup
 
 from llmgate import __version__
+from llmgate.cli import (
+    completion,
+    demo,
+    doctor,
+    events,
+    metrics,
+    operate,
+    paths,
+    probe,
+    ps,
+    reload,
+    request,
+    serve,
+    simulate,
+    status,
+    top,
+    trial,
+    wait,
+)
 from llmgate.cli import config as config_commands
-from llmgate.cli import demo, ps, serve, simulate, status, top
+from llmgate.cli.connect import command as connect
 from llmgate.cli.context import Context, say, wants_color
 from llmgate.cli.hoist import hoist, is_quiet
 from llmgate.errors import DaemonNotRunning, LlmgateError, SettingsError
@@ -99,7 +118,24 @@ app.command()(simulate.simulate)
 app.command()(status.status)
 app.command()(ps.ps)
 app.command()(top.top)
+app.command()(events.events)
+app.command()(request.inspect)
+app.command()(request.cancel)
+app.command()(request.move)
+app.command()(operate.pause)
+app.command()(operate.resume)
+app.command()(operate.drain)
+app.command("set")(operate.set_limits)
+app.command()(reload.reload)
+app.command()(wait.wait)
+app.command()(doctor.doctor)
+app.command()(metrics.metrics)
+app.command("try")(trial.try_)
+app.command()(connect.connect)
+app.command()(probe.probe)
 app.add_typer(config_commands.app, name="config")
+app.command()(paths.paths)
+app.command()(completion.completion)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -1,4 +1,4 @@
-"""`llmgate config`: look at the settings without starting anything."""
+"""`llmgate config`: the settings without starting anything; here the group and `config check`."""
 
 import os
 from collections.abc import Iterator
@@ -7,18 +7,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from llmgate.cli.config_import import import_settings
+from llmgate.cli.config_init import init
+from llmgate.cli.config_show import schema, show
 from llmgate.cli.context import context_of, print_json, print_lines, say
 
 if TYPE_CHECKING:
     from llmgate.config.load import Loaded
     from llmgate.config.settings import UpstreamSettings
 
-app = typer.Typer(help="Look at the settings.", no_args_is_help=True)
+app = typer.Typer(help="Look at the settings, begin them, bring others' along.", no_args_is_help=True)
 
 
 @app.callback()
 def config() -> None:
-    """Look at the settings."""
+    """Look at the settings, begin them, bring others' along."""
+
+
+app.command()(init)
 
 
 @app.command()
@@ -50,6 +56,11 @@ def check(
             say(warning)
     if _errors(loaded):
         raise typer.Exit(os.EX_CONFIG)
+
+
+app.command()(show)
+app.command()(schema)
+app.command("import")(import_settings)
 
 
 def _errors(loaded: "Loaded") -> list[str]:

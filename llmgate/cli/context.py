@@ -34,10 +34,11 @@ class Context:
 
         if self.socket is not None:
             return self.socket
-        configured = self._configured_socket()
+        configured = self.configured_socket()
         return configured or find_socket(admin_sockets(os.environ, os.getuid()))
 
-    def _configured_socket(self) -> Path | None:
+    def configured_socket(self) -> Path | None:
+        """The admin socket that the file of --config names, if there is such a file and it names one."""
         if self.config is None:
             return None
         from llmgate.config.load import load

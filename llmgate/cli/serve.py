@@ -3,12 +3,15 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from llmgate.cli.context import Context, context_of, print_json, print_lines, say
 from llmgate.errors import SettingsError
+
+if TYPE_CHECKING:
+    from llmgate.config.load import Loaded
 
 NO_UPSTREAM = """\
 llmgate: no upstream is given, so there is nothing to stand in front of.
@@ -38,7 +41,12 @@ def serve(
     from llmgate.config.load import load
 
     context = context_of(ctx)
-    loaded = load(context.config, environ=os.environ, overrides=overrides(context, listen, admin_socket, upstream))
+    given = overrides(context, listen, admin_socket, upstream)
+
+    def read() -> "Loaded":
+        return load(context.config, environ=os.environ, overrides=given)
+
+    loaded = read()
     if not loaded.settings.upstreams:
         raise SettingsError(NO_UPSTREAM)
     if check:
@@ -46,7 +54,7 @@ def serve(
         return
     from llmgate.daemon import serve as serve_daemon
 
-    raise typer.Exit(serve_daemon(loaded))
+    raise typer.Exit(serve_daemon(loaded, read))
 
 
 def overrides(

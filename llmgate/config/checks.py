@@ -13,6 +13,7 @@ def find_problems(settings: Settings) -> list[Problem]:
     return [
         *_open_listens(settings),
         *_default_upstream(settings),
+        *_group(settings),
         *(problem for name, upstream in settings.upstreams.items() for problem in _upstream(settings, name, upstream)),
         *_names_taken_twice(settings),
     ]
@@ -21,18 +22,35 @@ def find_problems(settings: Settings) -> list[Problem]:
 def find_oddities(settings: Settings) -> list[Problem]:
     """What does not hinder, but should be told once."""
     single = [problem for name, upstream in settings.upstreams.items() for problem in _oddities(name, upstream)]
-    return [*single, *_servers_named_twice(settings)]
+    return [*single, *_stopped_keys(settings), *_servers_named_twice(settings)]
+
+
+def _stopped_keys(settings: Settings) -> Iterator[Problem]:
+    for name, upstream in settings.upstreams.items():
+        if upstream.forward_auth and settings.server.keys_file is not None:
+            yield Problem(
+                ("upstreams", name, "forward_auth"),
+                "passes nothing on, since with server.keys_file the keys of clients are ours and stay here: "
+                "name this upstream's key with api_key_env or api_key_file",
+            )
 
 
 def _open_listens(settings: Settings) -> Iterator[Problem]:
-    for text in settings.server.listen if not settings.server.allow_open else ():
+    is_meant = settings.server.allow_open or settings.server.keys_file is not None
+    for text in settings.server.listen if not is_meant else ():
         if not parse_listen(text).is_local:
             yield Problem(
                 ("server", "listen"),
-                f"has {text}, which others than this machine may reach, and llmgate asks for no key: "
-                "listen on 127.0.0.1 or a Unix socket, or, if a firewall or a proxy keeps strangers out, "
+                f"has {text}, which others than this machine may reach, and no key is asked: "
+                "listen on 127.0.0.1 or a Unix socket, or name the keys of your clients with keys_file in [server], "
+                "or, if a firewall or a proxy keeps strangers out, "
                 "say allow_open = true in [server], or LLMGATE_SERVER__ALLOW_OPEN=true in the environment",
             )
+
+
+def _group(settings: Settings) -> Iterator[Problem]:
+    if settings.admin.group and settings.admin.mode == 0o600:
+        yield Problem(("admin", "group"), 'is let in only with mode = "0660" in [admin]')
 
 
 def _default_upstream(settings: Settings) -> Iterator[Problem]:

@@ -1,10 +1,10 @@
 """Settings as plain text: environment variables and `--upstream`.
 
-LLMGATE_SECTION__KEY sets a key of a section, LLMGATE_UPSTREAMS__NAME__KEY one of an upstream; sections and keys in any
-case. A NAME is the upstream of exactly that name, else the one upstream whose name is the same once case is set aside
-and everything but letters and digits is taken as an underscore (LLMGATE_UPSTREAMS__VLLM_A100__URL means vllm-a100),
-else a new upstream of that name. Variables without a double underscore are no settings: LLMGATE_CONFIG is known, and
-the others are told as odd.
+LLMGATE_SECTION__KEY sets a key of a section (LLMGATE_SERVER__CORS__KEY of one inside another),
+LLMGATE_UPSTREAMS__NAME__KEY one of an upstream; sections and keys in any case. A NAME is the upstream of exactly that
+name, else the one upstream whose name is the same once case is set aside and everything but letters and digits is taken
+as an underscore (LLMGATE_UPSTREAMS__VLLM_A100__URL means vllm-a100), else a new upstream of that name. Variables
+without a double underscore are no settings: LLMGATE_CONFIG is known, and the others are told as odd.
 Lists are JSON or separated by commas, lists of tables JSON; tables are JSON or name=value separated by commas.
 """
 
@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from llmgate.config.problems import Path, Problem
 from llmgate.config.refusals import nearest
-from llmgate.config.settings import Settings, UpstreamSettings
+from llmgate.config.settings import Settings, UpstreamSettings, tables
 from llmgate.errors import SettingsError
 
 PREFIX = "LLMGATE_"
@@ -50,8 +50,12 @@ class EnvironmentValues:
             written, _, key = rest.rpartition("__")
             path: tuple[str, ...] = (section, self._upstream(name, written, upstreams), key.lower())
         else:
-            path = (section, rest.lower())
-        if section not in Settings.model_fields or not all(path):
+            inner, _, key = rest.lower().partition("__")
+            path = (section, inner, key) if (section, inner) in tables() else (section, rest.lower())
+        if path[:2] in tables() and not path[-1]:
+            keys = ", ".join(f"{name}__{known.upper()}" for known in tables()[path[:2]].model_fields)
+            self.problems.append(Problem((name,), f"names a table of the settings; there are {keys}"))
+        elif section not in Settings.model_fields or not all(path):
             sections = ", ".join(f"{PREFIX}{known.upper()}__..." for known in Settings.model_fields)
             self.problems.append(Problem((name,), f"names no section of the settings; there are {sections}"))
         elif path in self.names:
@@ -72,8 +76,8 @@ class EnvironmentValues:
         table = self.values
         for part in path[:-1]:
             table = table.setdefault(part, {})
-        model = UpstreamSettings if path[0] == "upstreams" else _section(path[0])
-        table[path[-1]] = from_text(model, path[-1], text)
+        model = UpstreamSettings if path[0] == "upstreams" else tables().get(path[:-1])
+        table[path[-1]] = text if model is None else from_text(model, path[-1], text)
 
 
 def _is_known(name: str, text: str) -> bool:
@@ -86,18 +90,11 @@ def _is_known(name: str, text: str) -> bool:
 
 def _meant(name: str) -> str:
     """What goes on after "is no setting": the variable that is nearest, or what they look like."""
-    sections = {section: _section(section) for section in Settings.model_fields if section != "upstreams"}
-    known = [f"{section}__{key}".upper() for section, model in sections.items() for key in model.model_fields]
+    keys = [(*table, key) for table, model in tables().items() for key in model.model_fields]
+    known = ["__".join(path).upper() for path in keys if path not in tables()]
     word = name.removeprefix(PREFIX).upper()
     near = next((end for end in known if end.endswith(f"__{word}")), None) or nearest(word, [*known, "CONFIG"])
     return f"; did you mean {PREFIX}{near}?" if near else f": settings are {PREFIX}SECTION__KEY, see llmgate.toml(5)"
-
-
-def _section(name: str) -> type[BaseModel]:
-    annotation = Settings.model_fields[name].annotation
-    assert isinstance(annotation, type)  # noqa: S101  all but upstreams are models
-    assert issubclass(annotation, BaseModel)  # noqa: S101
-    return annotation
 
 
 def _fold(name: str) -> str:

@@ -14,12 +14,14 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from llmgate.config.checks import find_oddities, find_problems
 from llmgate.config.environment import EnvironmentValues
+from llmgate.config.keyring import Keyring
 from llmgate.config.keys import Keys
 from llmgate.config.origins import Origins
 from llmgate.config.paths import named_settings_file, settings_files
 from llmgate.config.refusals import find_refusals
 from llmgate.config.settings import Settings
 from llmgate.config.synonyms import Plain
+from llmgate.core.keys import ClientKeys
 from llmgate.errors import SettingsError
 
 _LARGEST_FILE = 1 << 20
@@ -27,12 +29,16 @@ _LARGEST_FILE = 1 << 20
 
 @dataclasses.dataclass(frozen=True)
 class Loaded:
-    """Settings that may be used. `path` is None where no file was found; `api_keys` are by upstream."""
+    """Settings that may be used. `path` is None where no file was found; `api_keys` are by upstream, `keys` those of
+    the clients, none where nobody is asked for one."""
 
     settings: Settings
     path: Path | None
     warnings: tuple[str, ...] = ()
     api_keys: Mapping[str, SecretStr] = dataclasses.field(default_factory=dict)
+    keys: ClientKeys = dataclasses.field(default_factory=ClientKeys)
+    origins: Origins | None = dataclasses.field(default=None, repr=False, compare=False)
+    """Where each value came from; it holds secrets."""
 
 
 def load(path: Path | None, *, environ: Mapping[str, str], overrides: Mapping[str, Any] | None = None) -> Loaded:
@@ -41,6 +47,13 @@ def load(path: Path | None, *, environ: Mapping[str, str], overrides: Mapping[st
     `overrides` (nested, as the TOML would be) come from the command line. SettingsError has a line for each thing that
     is wrong, each beginning with "llmgate: ".
     """
+    return trace(path, environ=environ, overrides=overrides)[0]
+
+
+def trace(
+    path: Path | None, *, environ: Mapping[str, str], overrides: Mapping[str, Any] | None = None
+) -> tuple[Loaded, Origins]:
+    """As `load`, with where each value came from."""
     file = path if path is not None else find_file(environ)
     text = read_text(file) if file is not None else ""
     plain = Plain(_parse(file, text))
@@ -50,12 +63,13 @@ def load(path: Path | None, *, environ: Mapping[str, str], overrides: Mapping[st
     merged = _merge(overrides, environment.values, plain.values)
     settings = _validate(_with_auto(merged, overrides), origins)
     keys = Keys(settings, environ)
-    problems = [*find_problems(settings), *keys.problems]
+    keyring = Keyring(settings.server.keys_file)
+    problems = [*find_problems(settings), *keys.problems, *keyring.problems]
     if messages := origins.messages(problems):
         raise SettingsError("\n".join(messages))
     odd = [f"llmgate: environment variable {problem.path[0]} {problem.text}" for problem in environment.oddities]
-    warnings = [*origins.messages([*find_oddities(settings), *keys.oddities]), *odd]
-    return Loaded(settings, file, tuple(warnings), keys.by_upstream)
+    warnings = [*origins.messages([*find_oddities(settings), *keys.oddities, *keyring.oddities]), *odd]
+    return Loaded(settings, file, tuple(warnings), keys.by_upstream, keyring.keys, origins), origins
 
 
 def find_file(environ: Mapping[str, str]) -> Path | None:

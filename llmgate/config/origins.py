@@ -33,6 +33,15 @@ class Origins:
         ]
         return list(dict.fromkeys(f"llmgate: {text}" for _, _, text in sorted(told, key=lambda entry: entry[:2])))
 
+    def place(self, path: Path) -> str:
+        """Where the value at `path` comes from: "FILE:LINE", "environment variable NAME", "command line", "default"."""
+        if _has(self.overrides, path):
+            return COMMAND_LINE
+        if variable := self._variable(path):
+            return f"environment variable {variable}"
+        line = find_lines(self.text).get(self.plain.as_written(path))
+        return f"{self.file}:{line}" if line else "default"
+
     def _told(self, problem: Problem, lines: Mapping[Path, int]) -> tuple[int, int, str]:
         """The message, after its place among the others: kind of origin and line."""
         path = problem.path

@@ -1,6 +1,6 @@
 """Where settings and the admin socket lie: functions of the environment and the user's id.
 
-Only `make_private_folder` and `why_not_private` touch the file system.
+Only `make_private_folder` and what it asks touch the file system.
 """
 
 import os
@@ -48,18 +48,32 @@ def _absolute(text: str | None) -> Path | None:
     return Path(text) if text and text.startswith("/") else None
 
 
-def make_private_folder(folder: Path, uid: int, *, for_group: bool = False) -> None:
+def make_private_folder(folder: Path, uid: int, *, for_group: bool = False, group: int | None = None) -> None:
     """Make `folder` where it is missing, with mode 0700, or 0750 where the group is to get at what lies in it.
 
-    PermissionError where others could replace what lies in it.
+    `group` is the id of that group, None = the process's own. PermissionError where others could replace what lies in
+    it, or where it was there before and does not let that group in.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
-        folder.mkdir(mode=0o750 if for_group else 0o700)
+        folder.mkdir(mode=0o700)
     except FileExistsError:
-        reason = why_not_private(folder, uid)
+        reason = why_not_private(folder, uid) or (why_closed_to(folder, group) if group is not None else "")
         if reason:
             raise PermissionError(f"{folder} {reason}") from None
+    else:
+        if group is not None:
+            os.chown(folder, -1, group)
+        if for_group:
+            folder.chmod(0o750)
+
+
+def why_closed_to(folder: Path, group: int) -> str:
+    """Why the group cannot get at what lies in `folder`, or "" when it can."""
+    status = os.lstat(folder)
+    if status.st_mode & 0o001 or (status.st_gid == group and status.st_mode & 0o010):
+        return ""
+    return "does not let the group of the socket in: see to that with chgrp, and chmod g+x"
 
 
 def why_not_private(folder: Path, uid: int) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from llmgate.config.problems import Path, Problem, dotted
-from llmgate.config.settings import EndpointSettings, Settings, UpstreamSettings
+from llmgate.config.settings import EndpointSettings, Settings, UpstreamSettings, tables
 
 _WORDS = {
     "bool_type": "must be true or false",
@@ -62,8 +62,7 @@ def _model_at(path: Path) -> type[BaseModel]:
         return Settings
     if path[0] == "upstreams":
         return EndpointSettings if "endpoints" in path[2:] else UpstreamSettings
-    annotation = Settings.model_fields[str(path[0])].annotation
-    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else Settings
+    return tables().get(tuple(map(str, path)), Settings)
 
 
 def _advice(path: Path) -> str:
@@ -80,8 +79,7 @@ def _advice(path: Path) -> str:
 
 
 def _places() -> list[tuple[str, ...]]:
-    sections = [section for section in Settings.model_fields if section != "upstreams"]
-    placed = [(section, key) for section in sections for key in _model_at((section,)).model_fields]
+    placed = [(*table, key) for table, model in tables().items() for key in model.model_fields]
     return [*placed, *(("upstreams", "NAME", key) for key in UpstreamSettings.model_fields)]
 
 

@@ -63,6 +63,16 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, strict=False)
 
 
+class Cors(Section):
+    """Pages in browsers that may ask."""
+
+    origins: Annotated[tuple[str, ...], BeforeValidator(values.parse_web_origins)] = Field(
+        default=(),
+        description='Exact origins whose pages may ask, such as "https://chat.example.org"; [] = no other site\'s.',
+        json_schema_extra=LIVE,
+    )
+
+
 class Server(Section):
     """The front door: where clients come in."""
 
@@ -73,8 +83,23 @@ class Server(Section):
     )
     allow_open: StrictBool = Field(
         default=False,
-        description="Whether to listen beyond loopback although no key is asked: who reaches the port may use it.",
+        description="Whether to listen beyond loopback without keys_file: then who reaches the port may use it.",
         json_schema_extra=RESTART,
+    )
+    keys_file: OptionalPath = Field(
+        default=None,
+        description='Path of the TOML file with the keys of clients, [keys.NAME]; "" = nobody is asked for a key.',
+        json_schema_extra=LIVE,
+    )
+    allowed_hosts: Annotated[tuple[str, ...], BeforeValidator(values.parse_host_names)] = Field(
+        default=(),
+        description='Host names that clients may ask under, beside addresses and localhost: "gpu", "*.lan", "*".',
+        json_schema_extra=LIVE,
+    )
+    trusted_proxies: Annotated[tuple[str, ...], BeforeValidator(values.parse_networks)] = Field(
+        default=(),
+        description="Networks (CIDR) of proxies whose X-Forwarded-For says who asks.",
+        json_schema_extra=LIVE,
     )
     path_prefix: Annotated[tuple[str, ...], BeforeValidator(values.parse_prefixes)] = Field(
         default=("/llm", ""),
@@ -91,6 +116,21 @@ class Server(Section):
         description="Largest request body in bytes; a larger one is refused with BODY_TOO_LARGE.",
         json_schema_extra=LIVE,
     )
+    max_held_bodies: Size = Field(
+        default=1 << 30,
+        description="Bytes of the bodies of all requests that are not answered yet; more is refused for the moment.",
+        json_schema_extra=RESTART,
+    )
+    max_connections: Annotated[int, BeforeValidator(values.parse_positive_count)] = Field(
+        default=20_000,
+        description="Connections of clients at once; fewer where the limit on open files allows no more.",
+        json_schema_extra=RESTART,
+    )
+    header_timeout: Clock = Field(
+        default=10.0,
+        description="Seconds for the first byte of a connection, and then for a request's whole head; 0 = no limit.",
+        json_schema_extra=RESTART,
+    )
     body_timeout: Clock = Field(
         default=60.0,
         description="Seconds in which a request's body must have arrived, else BODY_TIMEOUT; 0 = no limit.",
@@ -106,6 +146,7 @@ class Server(Section):
         description="Seconds that running requests get to end after SIGTERM; 0 = they are cut at once.",
         json_schema_extra=LIVE,
     )
+    cors: Cors = Field(default=Cors(), description=Cors.__doc__, json_schema_extra=LIVE)
 
 
 class Admin(Section):
@@ -119,6 +160,16 @@ class Admin(Section):
     mode: Annotated[int, BeforeValidator(parse_mode)] = Field(
         default=0o600,
         description='Permission bits of the admin socket in octal: "0600" = its owner only, "0660" = also its group.',
+        json_schema_extra=RESTART,
+    )
+    group: Annotated[str, BeforeValidator(values.parse_text)] = Field(
+        default="",
+        description='Name or number of the group that the admin socket belongs to; "" = the daemon\'s own.',
+        json_schema_extra=RESTART,
+    )
+    read_only_uids: Annotated[tuple[int, ...], BeforeValidator(values.parse_uids)] = Field(
+        default=(),
+        description="User ids that may look at the admin socket's state, but change nothing.",
         json_schema_extra=RESTART,
     )
     history: Count = Field(
@@ -144,6 +195,11 @@ class Waiting(Section):
     nonstream_keepalive: Literal["off", "whitespace"] = Field(
         default="off",
         description='What a whole answer begins with while it waits: "off" = nothing, or "whitespace" under a 200.',
+        json_schema_extra=LIVE,
+    )
+    eta: StrictBool = Field(
+        default=True,
+        description="Whether a queue frame tells how long the wait will last: an estimate from the requests before it.",
         json_schema_extra=LIVE,
     )
     retry_after_max: Annotated[float, BeforeValidator(values.parse_retry_after)] = Field(
@@ -183,12 +239,27 @@ class Log(Section):
     )
 
 
+class Metrics(Section):
+    """Metrics for Prometheus, which the admin socket has in any case."""
+
+    listen: Annotated[str, BeforeValidator(values.parse_metrics_listen)] = Field(
+        default="",
+        description='Where /metrics is served too: "main" = where clients come in, "host:port"; "" = nowhere.',
+        json_schema_extra=RESTART,
+    )
+    model_label: StrictBool = Field(
+        default=False,
+        description="Whether counts are told apart by the model that was asked for as well: up to 200 names.",
+        json_schema_extra=RESTART,
+    )
+
+
 class EndpointSettings(Section):
     """One of several servers that serve the same models behind one queue."""
 
     url: Annotated[str, BeforeValidator(values.parse_url)] = Field(
         description="Base URL of this server, http or https; its path is put in front of every request's path.",
-        json_schema_extra=RESTART,
+        json_schema_extra=LIVE,
     )
     max_concurrent: Annotated[int | Literal["auto"], BeforeValidator(values.parse_endpoint_max_concurrent)] = Field(
         description='Requests at this server at once, at most, 1 or more; "auto" = as many slots as it says it has.',
@@ -217,13 +288,13 @@ class UpstreamSettings(Section):
     endpoints: Annotated[tuple[EndpointSettings, ...] | None, BeforeValidator(values.parse_endpoints)] = Field(
         default=None,
         description="Several servers of the same models instead of url, each a table of url and max_concurrent.",
-        json_schema_extra=RESTART,
+        json_schema_extra=LIVE,
     )
     url: Annotated[str, BeforeValidator(values.parse_url), _required_unless_endpoints("")] = Field(
         default=None,
         validate_default=True,
         description="Base URL of the server, http or https; its path is put in front of every request's path.",
-        json_schema_extra=RESTART,
+        json_schema_extra=LIVE,
     )
     kind: Kind = Field(
         default="auto",
@@ -275,7 +346,7 @@ class UpstreamSettings(Section):
     )
     first_byte_timeout: Clock = Field(
         default=None,
-        description="Seconds from dispatch to the answer's first byte; 0 = no limit.",
+        description="Seconds from dispatch to the answer's first byte, or to the last sign of its work; 0 = no limit.",
         json_schema_extra=LIVE,
     )
     idle_timeout: Clock = Field(
@@ -306,7 +377,7 @@ class UpstreamSettings(Section):
     transport: Literal["native", "httpx"] = Field(
         default="native",
         description='HTTP client towards the server: "native" = our own, fast; "httpx" = the well-known library.',
-        json_schema_extra=RESTART,
+        json_schema_extra=LIVE,
     )
     passthrough: StrictBool = Field(
         default=False,
@@ -326,12 +397,12 @@ class UpstreamSettings(Section):
     api_key_env: Annotated[str, BeforeValidator(values.parse_variable)] = Field(
         default="",
         description='Name of the environment variable that holds the key to send to the server; "" = none.',
-        json_schema_extra=RESTART,
+        json_schema_extra=LIVE,
     )
     api_key_file: OptionalPath = Field(
         default=None,
         description='Path of the file that holds the key to send to the server; "" = none.',
-        json_schema_extra=RESTART,
+        json_schema_extra=LIVE,
     )
     forward_auth: StrictBool = Field(
         default=False,
@@ -346,7 +417,7 @@ class UpstreamSettings(Section):
     ca_file: OptionalPath = Field(
         default=None,
         description='Path of a PEM file with the certificates to trust for https; "" = those of the system.',
-        json_schema_extra=RESTART,
+        json_schema_extra=LIVE,
     )
 
     @property
@@ -381,7 +452,24 @@ class Settings(Section):
     waiting: Waiting = Field(default=Waiting(), description=Waiting.__doc__)
     identify: Identify = Field(default=Identify(), description=Identify.__doc__)
     log: Log = Field(default=Log(), description=Log.__doc__)
+    metrics: Metrics = Field(default=Metrics(), description=Metrics.__doc__)
     upstreams: Annotated[dict[UpstreamName, UpstreamSettings], AfterValidator(FrozenDict)] = Field(
         default=FrozenDict(),
         description="The upstreams by name: letters, digits, dot, dash and underscore.",
+        json_schema_extra=LIVE,
     )
+
+
+def tables() -> dict[tuple[str, ...], type[Section]]:
+    """Every table of fixed keys by its path, "server" and "server.cors", but for the upstreams'."""
+    found: dict[tuple[str, ...], type[Section]] = {}
+
+    def add(path: tuple[str, ...], model: type[Section]) -> None:
+        if path:
+            found[path] = model
+        for key, field in model.model_fields.items():
+            if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+                add((*path, key), field.annotation)
+
+    add((), Settings)
+    return found

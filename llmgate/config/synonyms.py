@@ -9,7 +9,7 @@ from typing import Any
 
 from llmgate.config.problems import Path, Problem
 
-_KEYS = {"maxConcurrent": "max_concurrent", "maxQueued": "max_queued", "queueTimeoutMs": "queue_timeout"}
+KEYS = {"maxConcurrent": "max_concurrent", "maxQueued": "max_queued", "queueTimeoutMs": "queue_timeout"}
 
 
 class Plain:
@@ -64,7 +64,7 @@ class Plain:
             return table
         plain: dict[str, Any] = {}
         for key, value in table.items():
-            plain_key = _KEYS.get(str(key), str(key))
+            plain_key = KEYS.get(str(key), str(key))
             written = (*self.as_written(path), key)
             if plain_key != key:
                 self.written[*path, plain_key] = written

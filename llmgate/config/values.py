@@ -1,5 +1,6 @@
 """What one value of a setting may be: each function gives its final form, or a BadValue that says what is allowed."""
 
+import ipaddress
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -54,6 +55,12 @@ def parse_count(value: object) -> int:
     return value
 
 
+def parse_positive_count(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value < 1 << 31:
+        raise BadValue("must be a whole number, 1 or more")
+    return value
+
+
 def parse_max_concurrent(value: object) -> object:
     if value == "auto":
         return value
@@ -91,6 +98,16 @@ def parse_max_queued(value: object) -> int | None:
         raise BadValue('must be a whole number, 0 (refuse at once) or more, or "unlimited"') from None
 
 
+def parse_uids(value: object) -> tuple[int, ...]:
+    help_text = "must be a list of user ids, such as [1000, 1001]"
+    if not isinstance(value, list | tuple):
+        raise BadValue(help_text)
+    try:
+        return tuple(dict.fromkeys(parse_count(each) for each in value))
+    except BadValue:
+        raise BadValue(help_text) from None
+
+
 def _texts(value: object) -> list[str]:
     if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
         raise BadValue('must be a list of texts, such as ["a", "b"]')
@@ -115,6 +132,17 @@ def parse_listens(value: object) -> tuple[str, ...]:
     return listens
 
 
+def parse_metrics_listen(value: object) -> str:
+    """ "" and "main" as they are."""
+    text = parse_text(value)
+    if text in ("", "main"):
+        return text
+    listen = parse_listen(text)
+    if not listen.host:
+        raise BadValue('must be "main", "host:port" or ""')
+    return str(listen)
+
+
 def _prefix(text: str) -> str:
     if text and not re.fullmatch(r"(?:/[A-Za-z0-9._~-]+)+", text, re.ASCII):
         raise BadValue('must be "" or begin with / and not end with it, such as "/llm"')
@@ -126,6 +154,48 @@ def parse_prefixes(value: object) -> tuple[str, ...]:
     if not prefixes:
         raise BadValue('must name at least one prefix; [""] = no prefix')
     return prefixes
+
+
+_HOST_NAME = re.compile(r"\*|(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*", re.ASCII)
+_WEB_ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(\d{1,5}))?", re.ASCII)
+_DEFAULT_PORTS = {"http": "80", "https": "443"}
+
+
+def _host_name(text: str) -> str:
+    name = text.lower().removesuffix(".")
+    if not _HOST_NAME.fullmatch(name):
+        raise BadValue('must be host names without a port, such as "gpu.lan", "*.lan" for all below it, "*" for all')
+    return name
+
+
+def parse_host_names(value: object) -> tuple[str, ...]:
+    return _each(value, _host_name)
+
+
+def _web_origin(text: str) -> str:
+    """As a browser writes it (RFC 6454 6.2): in lower case, without the port that the scheme has anyway."""
+    parts = _WEB_ORIGIN.fullmatch(text.lower())
+    if parts is None:
+        raise BadValue(
+            'must be exact origins such as "https://chat.example.org" or "http://localhost:3000": no path, no *'
+        )
+    scheme, host, port = parts.groups()
+    return f"{scheme}://{host}" + (f":{port}" if port and port != _DEFAULT_PORTS.get(scheme) else "")
+
+
+def parse_web_origins(value: object) -> tuple[str, ...]:
+    return _each(value, _web_origin)
+
+
+def _network(text: str) -> str:
+    try:
+        return str(ipaddress.ip_network(text, strict=False))
+    except ValueError:
+        raise BadValue('must be networks such as "10.0.0.0/8" or single addresses such as "127.0.0.1"') from None
+
+
+def parse_networks(value: object) -> tuple[str, ...]:
+    return _each(value, _network)
 
 
 def _header_name(text: str) -> str:

@@ -75,14 +75,18 @@ class FakeDaemon:
         self.socket = socket
         self.status = status_of()
         self.requests: list[RequestView] = []
+        self.answers: dict[str, bytes] = {}
+        """By path; the rest is made of `status` and `requests`."""
         self.asked: list[str] = []
 
     def answer(self, target: str) -> bytes:
         self.asked.append(target)
-        parts = urlsplit(target)
+        parts = urlsplit(target.rpartition(" ")[2])
+        if parts.path in self.answers:
+            return self.answers[parts.path]
         if parts.path == "/v1/status":
             return encode(self.status)
-        query = {key: values[0] for key, values in parse_qs(parts.query).items()}
+        query = {key: values[0] for key, values in parse_qs(parts.query).items() if values != ["all"]}
         found = [view for view in self.requests if all(getattr(view, key) == value for key, value in query.items())]
         return encode(Requests(now_ms=self.status.now_ms, requests=found))
 
@@ -98,7 +102,15 @@ def daemon() -> Iterator[FakeDaemon]:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                body = fake.answer(self.path)
+                self._answer(fake.answer(self.path))
+
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers.get("content-length", 0)))
+                self._answer(fake.answer(f"{self.command} {self.path}"))
+
+            do_PATCH = do_DELETE = do_POST  # noqa: N815  http.server's names
+
+            def _answer(self, body: bytes) -> None:
                 self.send_response(200)
                 self.send_header("content-length", str(len(body)))
                 self.end_headers()

@@ -14,7 +14,10 @@ from llmgate.cli.app import exit_status
 from llmgate.errors import AdminError, DaemonNotRunning, SettingsError
 from tests.cli.conftest import FakeDaemon
 
-COMMANDS = ("serve", "demo", "simulate", "status", "ps", "top", "config")
+COMMANDS = (
+    *("serve", "demo", "simulate", "status", "ps", "top", "try", "connect", "probe", "paths", "completion"),
+    "config",
+)
 
 
 @pytest.mark.parametrize("option", ["-h", "--help"])
@@ -113,7 +116,7 @@ def test_a_wrong_value_is_told_in_our_own_words(run: Any, line: tuple[str, ...],
     assert f"Invalid value for {said}" in result.err
 
 
-@pytest.mark.parametrize("command", ["serve", "simulate", "status", "ps", "config check"])
+@pytest.mark.parametrize("command", [*COMMANDS, "config check", "config show", "config import", "config init"])
 def test_help_is_whole_and_plain(run: Any, command: str) -> None:
     said = run(*command.split(), "-h").out + run("config", "-h").out
     assert not re.search(r"\w\.\.\.$|\[\[|<[a-z|]+>|x>=", said, re.MULTILINE)

@@ -17,7 +17,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What the daemon was started with; it ends with 69."""
     started: list[Any] = []
 
-    def serve(loaded: Any) -> int:
+    def serve(loaded: Any, _: Any) -> int:
         started.append(loaded)
         return 69
 

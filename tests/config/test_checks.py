@@ -46,7 +46,9 @@ def test_listening_beyond_loopback_must_be_allowed(listen: str) -> None:
     assert text.startswith(f"server.listen has {listen}, which others")
     assert "allow_open = true in [server]" in text
     assert "LLMGATE_SERVER__ALLOW_OPEN=true" in text
+    assert "keys_file in [server]" in text
     assert problems(made({"listen": ["127.0.0.1:8080", listen], "allow_open": True})) == []
+    assert problems(made({"listen": ["127.0.0.1:8080", listen], "keys_file": "/etc/llmgate/keys.toml"})) == []
 
 
 def test_local_addresses_need_no_leave() -> None:
@@ -203,3 +205,12 @@ def test_two_servers_are_two(other: str) -> None:
 def test_a_url_with_v1_is_told_with_where_requests_would_go() -> None:
     (text,) = oddities(made(None, a={"url": "http://h/v1"}))
     assert "requests go to .../v1/v1/messages" in text
+
+
+def test_a_group_needs_a_mode_that_lets_it_in() -> None:
+    def admin(**keys: Any) -> list[str]:
+        return problems(Settings.model_validate({"admin": keys}))
+
+    assert admin(group="gpu") == ['admin.group is let in only with mode = "0660" in [admin]']
+    assert admin(group="gpu", mode="0660") == []
+    assert admin(mode="0660") == []

@@ -175,3 +175,29 @@ def test_variables_of_others_that_begin_alike_are_not() -> None:
     environ = {"LLMGATE_CONFIG": "/x", "LLMGATE_TEST_LLAMA": "1", "LLMGATE_PORT": "tcp://10.0.0.1:80", "LLMGATER": "1"}
     environ |= {"LLMGATE_SERVICE_HOST": "10.0.0.1", "LLMGATE_PORT_80_TCP_ADDR": "10.0.0.1", "LLMGATE_SERVER__X": "1"}
     assert EnvironmentValues(environ, ()).oddities == []
+
+
+def test_a_section_inside_a_section() -> None:
+    """LLMGATE_SERVER__CORS__ORIGINS is [server.cors] origins."""
+    environ = {
+        "LLMGATE_SERVER__CORS__ORIGINS": "https://a.example,http://localhost:3000",
+        "LLMGATE_SERVER__LISTEN": "a:1",
+    }
+    assert read(environ) == {
+        "server": {"cors": {"origins": ["https://a.example", "http://localhost:3000"]}, "listen": ["a:1"]}
+    }
+    assert EnvironmentValues(environ, ()).names["server", "cors", "origins"] == "LLMGATE_SERVER__CORS__ORIGINS"
+    assert read({"LLMGATE_SERVER__CORS__ORIGIN": "x"}) == {"server": {"cors": {"origin": "x"}}}
+    assert read({"LLMGATE_SERVER__LISTEN__X": "1"}) == {"server": {"listen__x": "1"}}
+
+
+@pytest.mark.parametrize("name", ["LLMGATE_SERVER__CORS", "LLMGATE_SERVER__CORS__"])
+def test_a_whole_section_is_no_key(name: str) -> None:
+    found = EnvironmentValues({name: "x", "LLMGATE_SERVER__CORS__ORIGINS": "http://a"}, ())
+    assert len(found.problems) == 1
+    assert found.values == {"server": {"cors": {"origins": ["http://a"]}}}
+
+
+def test_a_key_of_an_inner_section_is_meant() -> None:
+    (odd,) = EnvironmentValues({"LLMGATE_ORIGINS": "x"}, ()).oddities
+    assert str(odd) == "LLMGATE_ORIGINS is no setting; did you mean LLMGATE_SERVER__CORS__ORIGINS?"

@@ -103,3 +103,14 @@ def test_messages_stand_in_the_order_of_the_file_and_once() -> None:
     ]
     assert found[2].endswith("is there a second time, as max_concurrent")
     assert found[-1].startswith("llmgate: environment variable LLMGATE_X__Y names no section")
+
+
+def test_the_place_of_a_value_is_told() -> None:
+    plain = Plain(tomllib.loads(TEXT))
+    environment = EnvironmentValues({"LLMGATE_LOG__LEVEL": "debug"}, ["a"])
+    origins = Origins(FilePath("/f.toml"), TEXT, plain, environment, {"upstreams": {"b": {"url": "http://h"}}})
+    assert origins.place(("server", "listen")) == "/f.toml:2"
+    assert origins.place(("upstreams", "a", "max_concurrent")) == "/f.toml:6"
+    assert origins.place(("log", "level")) == "environment variable LLMGATE_LOG__LEVEL"
+    assert origins.place(("upstreams", "b", "url")) == "command line"
+    assert origins.place(("server", "max_body")) == "default"

@@ -94,3 +94,31 @@ def test_a_folder_for_a_group_lets_it_in(tmp_path: Path) -> None:
     make_private_folder(tmp_path / "shared", os.getuid(), for_group=True)
     assert (tmp_path / "own").stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "shared").stat().st_mode & 0o777 == 0o750
+
+
+def test_a_folder_is_given_to_the_group_and_lets_it_in_whatever_the_umask(tmp_path: Path) -> None:
+    group = os.getgroups()[-1] if os.getgroups() else os.getgid()
+    before = os.umask(0o077)
+    try:
+        make_private_folder(tmp_path / "shared", os.getuid(), for_group=True, group=group)
+    finally:
+        os.umask(before)
+    found = (tmp_path / "shared").stat()
+    assert (found.st_mode & 0o777, found.st_gid) == (0o750, group)
+    make_private_folder(tmp_path / "shared", os.getuid(), for_group=True, group=group)
+
+
+@pytest.mark.parametrize(("mode", "own", "fits"), [(0o700, True, False), (0o750, True, True), (0o750, False, False)])
+def test_a_folder_that_keeps_the_group_out_is_refused(tmp_path: Path, mode: int, own: bool, fits: bool) -> None:
+    tmp_path.chmod(mode)
+    group = tmp_path.stat().st_gid + (0 if own else 1)
+    if fits:
+        make_private_folder(tmp_path, os.getuid(), for_group=True, group=group)
+        return
+    with pytest.raises(PermissionError, match="does not let the group of the socket in"):
+        make_private_folder(tmp_path, os.getuid(), for_group=True, group=group)
+
+
+def test_one_that_everybody_may_enter_lets_every_group_in(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    make_private_folder(tmp_path, os.getuid(), for_group=True, group=tmp_path.stat().st_gid + 1)

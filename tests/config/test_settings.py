@@ -4,19 +4,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from llmgate.config.settings import EndpointSettings, Identify, Server, Settings, UpstreamSettings
+from llmgate.config.settings import EndpointSettings, Identify, Server, Settings, UpstreamSettings, tables
 
 
 def fields() -> Iterator[tuple[str, FieldInfo]]:
     """Every key that a file may set."""
-    for section, field in Settings.model_fields.items():
-        model = UpstreamSettings if section == "upstreams" else field.annotation
-        assert isinstance(model, type)
-        assert issubclass(model, BaseModel)
-        yield from ((f"{section}.{key}", inner) for key, inner in model.model_fields.items())
+    for path, model in {**tables(), ("upstreams",): UpstreamSettings}.items():
+        yield from ((".".join((*path, key)), inner) for key, inner in model.model_fields.items())
     yield from ((f"upstreams.endpoints.{key}", inner) for key, inner in EndpointSettings.model_fields.items())
 
 

@@ -21,6 +21,7 @@ ALLOWED: list[tuple[Parse, object, object]] = [
     (values.parse_heartbeat, "10ms", 0.01),
     (values.parse_retry_after, 1, 1.0),
     (values.parse_count, 0, 0),
+    (values.parse_positive_count, 1, 1),
     (values.parse_max_concurrent, "auto", "auto"),
     (values.parse_max_concurrent, 0, 0),
     (values.parse_max_concurrent, 8, 8),
@@ -57,6 +58,7 @@ REFUSED: list[tuple[Parse, object]] = [
     *((values.parse_heartbeat, value) for value in (0, "9ms")),
     *((values.parse_retry_after, value) for value in (0, "999ms")),
     *((values.parse_count, value) for value in (-1, 1.0, True, "1", None, 1 << 31)),
+    *((values.parse_positive_count, value) for value in (0, -1, 1.0, True, "1", None, 1 << 31)),
     *((values.parse_max_concurrent, value) for value in (-1, "AUTO", "1", True, None, 1.5)),
     *((values.parse_endpoint_max_concurrent, value) for value in (0, -1, "1", True, None, 1.5, 1 << 31)),
     *((values.parse_endpoints, value) for value in ([], "http://h", ["http://h"], {"url": "http://h"}, 1)),
@@ -144,3 +146,59 @@ def test_no_refusal_tells_the_value(text: str) -> None:
     ]
     assert sum(map(bool, told)) > 50
     assert "hunter2" not in "".join(told) + refusal(values.parse_upstream_name, secret)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("parse", "written", "expected"),
+    [
+        (values.parse_host_names, ["GPU.lan.", "*.lan", "*", "a_b-c"], ("gpu.lan", "*.lan", "*", "a_b-c")),
+        (values.parse_host_names, [], ()),
+        (values.parse_web_origins, ["https://Chat.example.org"], ("https://chat.example.org",)),
+        (
+            values.parse_web_origins,
+            ["https://a:443", "http://b:80", "http://c:443"],
+            ("https://a", "http://b", "http://c:443"),
+        ),
+        (
+            values.parse_web_origins,
+            ["http://[::1]:3000", "app://obsidian.md"],
+            ("http://[::1]:3000", "app://obsidian.md"),
+        ),
+        (values.parse_networks, ["10.0.0.1/8", "127.0.0.1", "fd00::/8"], ("10.0.0.0/8", "127.0.0.1/32", "fd00::/8")),
+    ],
+)
+def test_who_may_ask(parse: Parse, written: list[str], expected: tuple[str, ...]) -> None:
+    assert parse(written) == expected
+
+
+@pytest.mark.parametrize(
+    ("parse", "written"),
+    [
+        *(
+            (values.parse_host_names, [text])
+            for text in ("gpu:80", "a b", "", "*x", "a.*", "http://a", "ü", "a..b", "[::1]")
+        ),
+        *(
+            (values.parse_web_origins, [text])
+            for text in ("*", "null", "https://a/", "a.example", "https://*.a", "https://u@a", "", "https://a:x", "//a")
+        ),
+        *((values.parse_networks, [text]) for text in ("10.0.0.0/33", "gpu", "", "*", "10.0.0")),
+        (values.parse_host_names, ["a", "A"]),
+        (values.parse_web_origins, "https://a"),
+        (values.parse_networks, ["10.0.0.0/8", "10.1.2.3/8"]),
+    ],
+)
+def test_who_may_not_be_written_so(parse: Parse, written: object) -> None:
+    with pytest.raises(ValueError, match=r"^must "):
+        parse(written)
+
+
+def test_user_ids() -> None:
+    assert values.parse_uids([1000, 0, 1000]) == (1000, 0)
+    assert values.parse_uids([]) == ()
+
+
+@pytest.mark.parametrize("written", [1000, "1001", ["1000"], [-1], [1.0], [True], [1 << 31], None])
+def test_what_are_no_user_ids(written: object) -> None:
+    with pytest.raises(BadValue, match=r"^must be a list of user ids, such as \[1000, 1001\]$"):
+        values.parse_uids(written)

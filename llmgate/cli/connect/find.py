@@ -1,0 +1,151 @@
+"""Finds what clients must know of the gate: the running daemon tells it, else the settings, else it is guessed."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from llmgate.cli.connect.target import KEY_VARIABLE, Target
+from llmgate.cli.context import Context
+from llmgate.errors import AdminError, LlmgateError, SettingsError
+
+if TYPE_CHECKING:
+    from llmgate.adminapi import Status
+    from llmgate.config.settings import Settings
+
+DEFAULT_ROOT = "http://127.0.0.1:8080/llm"
+LOOK_SECONDS = 5.0
+_ANYWHERE = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104  where it listens; this machine reaches it here
+
+
+@dataclass(frozen=True)
+class Found:
+    """`source` says where the target comes from, for a person."""
+
+    target: Target
+    source: str
+
+
+@dataclass(frozen=True)
+class Listed:
+    """What the front door says of its models: the first of them. `key_needed`: it asked for a key instead."""
+
+    model: str = ""
+    context_window: int | None = None
+    max_output_tokens: int | None = None
+    key_needed: bool = False
+
+
+def find(context: Context, base_url: str | None, model: str | None) -> Found:
+    """Options win. A daemon that --socket names must run, and answer this user."""
+    try:
+        status = context.client("connect").status()
+    except AdminError:
+        if context.socket is not None:
+            raise
+        return _from_settings(context, base_url, model)
+    root = base_url or root_of(status.listen, status.path_prefix)
+    listed = ask_models(root, model)
+    target = Target(
+        root=root,
+        model=model or listed.model or Target.model,
+        queue_timeout=longest(
+            None if upstream.queue_timeout_ms is None else upstream.queue_timeout_ms / 1000
+            for upstream in status.upstreams
+        ),
+        key_needed=listed.key_needed,
+        context_window=listed.context_window,
+        max_output_tokens=listed.max_output_tokens,
+    )
+    return Found(target, f"from the daemon that runs, process {status.pid}")
+
+
+def find_running(context: Context, base_url: str | None, model: str | None) -> Target:
+    """Of a daemon that must run, unless its URL and model are given."""
+    if base_url is not None and model is not None:
+        return Target(base_url, model)
+    status: Status = context.client("try").status()
+    root = base_url or root_of(status.listen, status.path_prefix)
+    name = model or ask_models(root, None).model
+    if not name:
+        raise LlmgateError("llmgate: no model is listed yet; name one, such as: llmgate try MODEL")
+    return Target(root, name)
+
+
+def _from_settings(context: Context, base_url: str | None, model: str | None) -> Found:
+    settings, source = _settings(context)
+    target = Target(
+        root=base_url or root_of(settings.server.listen, settings.server.path_prefix),
+        model=model or _first_model(settings) or Target.model,
+        queue_timeout=longest(upstream.queue_timeout for upstream in settings.upstreams.values()),
+        key_needed=bool(getattr(settings.server, "keys_file", None)),
+    )
+    return Found(target, source)
+
+
+def _settings(context: Context) -> tuple["Settings", str]:
+    """Those of the daemon if it were started here, and where they come from. What cannot be used is no hindrance: keys
+    that the daemon has need not be known to whoever asks it."""
+    from llmgate.config.load import load
+    from llmgate.config.settings import Settings
+
+    try:
+        loaded = load(context.config, environ=os.environ)
+    except SettingsError as error:
+        if context.config is not None:
+            raise
+        why = str(error).splitlines()[0].removeprefix("llmgate: ")
+        return Settings(), f"no daemon answers, and the settings cannot be used ({why}): a guess"
+    if loaded.path is None:
+        return loaded.settings, "no daemon answers and there are no settings: a guess"
+    return loaded.settings, f"no daemon answers; from {loaded.path}"
+
+
+def root_of(listens: Iterable[str], prefixes: Iterable[str]) -> str:
+    """The base URL of the first address that has one. LlmgateError where all are Unix sockets."""
+    address = next((each for each in listens if not each.startswith(("unix:", "fd:"))), None)
+    if address is None:
+        raise LlmgateError(
+            "llmgate: the gate listens on a Unix socket only, which few clients can use; add an address such as "
+            "127.0.0.1:8080 to listen, or say with --base-url how it is reached"
+        )
+    host, _, port = address.removeprefix("http://").rpartition(":")
+    return f"http://{_ANYWHERE.get(host, host)}:{port}{next(iter(prefixes), '')}"
+
+
+def longest(timeouts: Iterable[float | None]) -> float | None:
+    """The wait that a client must expect, whichever upstream it gets; None = for ever."""
+    known = list(timeouts)
+    return None if None in known or not known else max(each for each in known if each is not None)
+
+
+def _first_model(settings: "Settings") -> str:
+    from llmgate.core.routing import is_glob
+
+    names = (name for upstream in settings.upstreams.values() for name in (*upstream.models, *upstream.aliases))
+    return next((name for name in names if not is_glob(name)), "")
+
+
+def ask_models(root: str, model: str | None) -> Listed:
+    """What GET /v1/models says of this model, or of the first; nothing where it does not answer in time."""
+    import httpx
+
+    headers = {"authorization": f"Bearer {key}"} if (key := os.environ.get(KEY_VARIABLE)) else {}
+    try:
+        answer = httpx.get(f"{root}/v1/models", headers=headers, timeout=LOOK_SECONDS, trust_env=False)
+        asked = answer.status_code in (401, 403)
+        listed = answer.json().get("data") if answer.status_code == 200 else []
+    except (httpx.HTTPError, ValueError, AttributeError):
+        return Listed()
+    models = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    chosen = next((entry for entry in models if model in (None, entry.get("id"))), {})
+    return Listed(
+        str(chosen.get("id") or ""),
+        _count(chosen.get("context_window")),
+        _count(chosen.get("max_output_tokens")),
+        key_needed=asked or bool(key),
+    )
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

@@ -1,0 +1,190 @@
+"""`llmgate pause`, `resume`, `drain` and `set`: what an operator does to one upstream."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from llmgate.cli.context import Context, context_of, print_json, print_lines
+from llmgate.cli.patience import TIMED_OUT, Patience, seconds
+from llmgate.errors import AdminError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from llmgate.adminapi import LimitsAnswer, UpstreamAnswer, UpstreamView
+    from llmgate.adminclient import AdminClient
+
+UpstreamArgument = Annotated[str, typer.Argument(metavar="UPSTREAM", hidden=True)]
+
+POLL_SECONDS = 0.2
+LIMITS = ("max_concurrent", "max_queued", "queue_timeout")
+NOTHING = ("none", "null", "unlimited")
+
+
+def pause(ctx: typer.Context, upstream: UpstreamArgument) -> None:
+    """Send nobody to UPSTREAM: who comes waits.
+
+    Who runs runs on.
+
+    \b
+    Example:
+      llmgate pause reasoning
+    """
+    _change(ctx, upstream, "pause")
+
+
+def resume(ctx: typer.Context, upstream: UpstreamArgument) -> None:
+    """End a pause or a drain of UPSTREAM.
+
+    \b
+    Example:
+      llmgate resume reasoning
+    """
+    _change(ctx, upstream, "resume")
+
+
+def drain(
+    ctx: typer.Context,
+    upstream: UpstreamArgument,
+    wait: Annotated[bool, typer.Option("--wait", help="Come back when nobody waits or runs there any more.")] = False,
+    timeout: Annotated[
+        float | None,
+        typer.Option(help="With --wait: for so long at most, then exit with 5.", parser=seconds, metavar="DURATION"),
+    ] = None,
+) -> None:
+    """Let UPSTREAM run empty: who comes is refused.
+
+    Who waits or runs is served to the end; resume ends the drain.
+
+    \b
+    Example:
+      llmgate drain reasoning --wait && systemctl restart llama-server
+    """
+    if not wait:
+        _change(ctx, upstream, "drain")
+        return
+    context, patience = context_of(ctx), Patience(timeout)
+    client = context.client("drain")
+    answer = client.drain(upstream)
+    while _in_hand(answer.upstream):
+        if patience.is_over():
+            _show(answer, context)
+            raise typer.Exit(TIMED_OUT)
+        time.sleep(POLL_SECONDS)
+        answer = client.upstream(upstream)
+    _show(answer, context)
+
+
+def _change(ctx: typer.Context, upstream: str, how: str) -> None:
+    context = context_of(ctx)
+    client = context.client(how)
+    calls: dict[str, Callable[[str], UpstreamAnswer]] = {
+        "pause": client.pause,
+        "resume": client.resume,
+        "drain": client.drain,
+    }
+    _show(calls[how](upstream), context)
+
+
+def _show(answer: "UpstreamAnswer", context: Context) -> None:
+    from llmgate.adminapi import as_plain
+
+    if context.json:
+        print_json(as_plain(answer))
+    elif not context.quiet:
+        print_lines([_sentence(answer.upstream)])
+
+
+def _sentence(view: "UpstreamView") -> str:
+    """ "reasoning is paused: 1 runs, 3 wait"."""
+    draining = f", {view.draining} draining" if view.draining else ""
+    return f"{view.name} is {view.state}: {view.running} running, {view.waiting} waiting{draining}"
+
+
+def _in_hand(view: "UpstreamView") -> int:
+    return view.running + view.waiting + view.draining
+
+
+def set_limits(
+    ctx: typer.Context,
+    upstream: UpstreamArgument,
+    limits: Annotated[list[str], typer.Argument(metavar="LIMIT=VALUE", hidden=True)],
+    persist: Annotated[bool, typer.Option("--persist", help="Write them into the settings file, too.")] = False,
+) -> None:
+    """Change limits of UPSTREAM while it runs.
+
+    Several LIMIT=VALUE may follow. LIMIT is max_concurrent, max_queued (none = no limit) or queue_timeout (30s, 5m;
+    none = for ever). They hold until the next start or reload, unless --persist writes them down.
+
+    \b
+    Example:
+      llmgate set reasoning max_concurrent=2 queue_timeout=10m
+    """
+    context = context_of(ctx)
+    wanted = dict(_limit(each) for each in limits)
+    client = context.client("set")
+    file = _settings_file(client) if persist else None
+    answer = client.set_limits(upstream, **wanted)
+    if file is not None:
+        _persist(file, upstream, wanted)
+    _show_limits(answer, context, file)
+
+
+def _limit(text: str) -> tuple[str, float | None]:
+    from llmgate.config.units import BadValue, parse_duration
+
+    name, equals, value = text.partition("=")
+    if not equals or name not in LIMITS:
+        raise typer.BadParameter(f"{text}: must be LIMIT=VALUE, and LIMIT one of {', '.join(LIMITS)}")
+    if name != "max_concurrent" and value.lower() in NOTHING:
+        return name, None
+    if name == "queue_timeout":
+        try:
+            return name, parse_duration(value) or None
+        except BadValue as error:
+            raise typer.BadParameter(f"{name} {error}") from None
+    if not (value.isascii() and value.isdigit()):
+        raise typer.BadParameter(f"{name} must be a whole number, 0 or more")
+    return name, int(value)
+
+
+def _settings_file(client: "AdminClient") -> Path:
+    file = client.status().config
+    if not file:
+        raise AdminError(
+            "llmgate: the daemon runs without a settings file, so there is nothing to write into; leave out --persist"
+        )
+    return Path(file)
+
+
+def _persist(file: Path, upstream: str, limits: dict[str, Any]) -> None:
+    from llmgate.config.edit import set_values
+    from llmgate.config.units import format_duration
+
+    written: dict[str, Any] = {}
+    for name, value in limits.items():
+        written[name] = format_duration(value) if name == "queue_timeout" and value is not None else value
+    set_values(file, ("upstreams", upstream), written)
+
+
+def _show_limits(answer: "LimitsAnswer", context: Context, file: Path | None) -> None:
+    from llmgate.adminapi import as_plain
+
+    if context.json:
+        print_json(as_plain(answer) | {"written_to": str(file or "")})
+    elif not context.quiet:
+        changed = [name for name in LIMITS if getattr(answer.old, name) != getattr(answer.new, name)]
+        told = [f"{name} {_value(answer.old, name)} -> {_value(answer.new, name)}" for name in changed]
+        where = f", written to {file}" if file else ""
+        print_lines([f"{answer.upstream}: {', '.join(told) or 'nothing changed'}{where}", *filter(None, [answer.note])])
+
+
+def _value(limits: Any, name: str) -> str:
+    from llmgate.config.units import format_duration
+
+    value = getattr(limits, name)
+    if value is None:
+        return "none"
+    return format_duration(value) if name == "queue_timeout" else str(value)

@@ -1,0 +1,27 @@
+"""How long a command waits for something to become true, and what it exits with when that time is over."""
+
+import time
+
+import typer
+
+TIMED_OUT = 5
+
+
+def seconds(text: str) -> float:
+    """A duration of the command line: 30, 90s, 5m."""
+    from llmgate.config.units import BadValue, parse_duration
+
+    try:
+        return parse_duration(text)
+    except BadValue as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+class Patience:
+    """So many seconds from now; None = without end."""
+
+    def __init__(self, limit: float | None) -> None:
+        self._until = None if limit is None else time.monotonic() + limit
+
+    def is_over(self) -> bool:
+        return self._until is not None and time.monotonic() >= self._until

@@ -1,0 +1,163 @@
+"""`llmgate inspect`, `cancel` and `move`: one request, named by its id or by the beginning of it."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from llmgate.cli.context import Context, context_of, print_json, print_lines, say
+from llmgate.cli.table import lapse, table
+from llmgate.errors import AdminError, AdminRefusal
+
+if TYPE_CHECKING:
+    from llmgate.adminapi import RequestDetail, RequestView
+    from llmgate.adminclient import AdminClient
+
+MOST_NAMED = 5
+"""Of the ids that an unclear beginning may mean."""
+
+
+def inspect(ctx: typer.Context, request: Annotated[str, typer.Argument(metavar="ID", hidden=True)]) -> None:
+    """Show one request: who asks, and what happened to it.
+
+    It is request ID. The beginning of an id is enough, if no other begins like that; llmgate ps lists them.
+
+    \b
+    Example:
+      llmgate inspect req_7f3a
+    """
+    from llmgate.adminapi import as_plain
+
+    context = context_of(ctx)
+    client = context.client("inspect")
+    detail = client.request(_find(client, request))
+    if context.json:
+        print_json(as_plain(detail))
+    else:
+        print_lines(_lines(detail, context))
+
+
+def cancel(ctx: typer.Context, requests: Annotated[list[str], typer.Argument(metavar="ID", hidden=True)]) -> None:
+    """Cancel requests; their clients are told.
+
+    Each ID may wait or run.
+
+    \b
+    Example:
+      llmgate cancel req_7f3a req_81c0
+    """
+    context = context_of(ctx)
+    client = context.client("cancel")
+    details, failed = [], False
+    for each in requests:
+        try:
+            details.append(client.cancel(_find(client, each)))
+        except AdminRefusal as error:
+            say(str(error))
+            failed = True
+    _show(details, context, "cancelled")
+    if failed:
+        raise typer.Exit(1)
+
+
+def move(
+    ctx: typer.Context,
+    request: Annotated[str, typer.Argument(metavar="ID", hidden=True)],
+    front: Annotated[bool, typer.Option("--front", help="In front of all that wait.")] = False,
+) -> None:
+    """Make a waiting request, ID, the next to run.
+
+    \b
+    Example:
+      llmgate move req_7f3a --front
+    """
+    if not front:
+        raise typer.BadParameter("say where to: --front", param_hint="'ID'")
+    context = context_of(ctx)
+    client = context.client("move")
+    _show([client.move(_find(client, request))], context, "moved to the front")
+
+
+def _show(details: Sequence["RequestDetail"], context: Context, what: str) -> None:
+    from llmgate.adminapi import as_plain
+
+    if context.json:
+        print_json({"requests": [as_plain(detail.request) for detail in details]})
+    elif not context.quiet:
+        print_lines(f"{detail.request.id} {what} ({detail.request.upstream})" for detail in details)
+
+
+def _find(client: "AdminClient", text: str) -> str:
+    """The whole id of a request that is kept; AdminError where several begin so."""
+    known = [request.id for request in client.requests(state="all").requests]
+    if text in known:
+        return text
+    found = [each for each in known if text and each.startswith(text)]
+    if len(found) > 1:
+        more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+        raise AdminError(f"llmgate: {text} is the beginning of {', '.join(found[:MOST_NAMED])}{more}: say more of it")
+    return found[0] if found else text
+
+
+def _lines(detail: "RequestDetail", context: Context) -> Iterator[str]:
+    from llmgate.tui.cells import clean
+
+    facts = list(_facts(detail))
+    width = max(len(name) for name, _ in facts)
+    for name, value in facts:
+        yield f"{name:<{width}}  {clean(value)}"
+    if detail.journey:
+        yield ""
+        yield from table(
+            ("AFTER", "WHAT", ""),
+            [(lapse(step.offset_ms), step.kind.replace("_", " "), step.text) for step in detail.journey],
+            color=context.color,
+        )
+    if detail.of_session:
+        yield ""
+        yield from table(("OTHERS OF ITS SESSION", "STATE", "WAITED", "RAN", "OUT"), _others(detail))
+
+
+def _facts(detail: "RequestDetail") -> Iterator[tuple[str, str]]:
+    view = detail.request
+    yield "id", view.id
+    yield "state", _state(detail)
+    yield "upstream", " ".join(filter(None, [view.upstream, view.endpoint]))
+    yield "model", view.model
+    yield "api", f"POST {view.path}, {'a stream' if view.stream else 'not a stream'}"
+    yield "client", f"{view.client or '-'} from {view.peer or '-'}"
+    for name in ("session", "purpose", "key"):
+        if value := getattr(view, name):
+            yield name, value
+    yield "arrived", view.arrived_at
+    yield "waited", lapse(_waited_ms(view, detail.now_ms))
+    if view.dispatched_ms is not None:
+        yield "ran", lapse((view.ended_ms or detail.now_ms) - view.dispatched_ms)
+        yield "output", f"{view.output_tokens} tokens"
+    yield "body", f"{view.body_bytes} bytes"
+
+
+def _state(detail: "RequestDetail") -> str:
+    view = detail.request
+    if detail.position is None:
+        return f"{view.state}, {view.outcome}" if view.outcome and view.outcome != view.state else view.state
+    eta = f", about {lapse(detail.eta_ms)} to go (an estimate)" if detail.eta_ms is not None else ""
+    limit = f", at most {lapse(view.deadline_ms - view.arrived_ms)}" if view.deadline_ms is not None else ""
+    return f"waiting, position {detail.position} of {detail.depth}{eta}{limit}"
+
+
+def _waited_ms(view: "RequestView", now_ms: int) -> int:
+    return (view.dispatched_ms or view.ended_ms or now_ms) - view.arrived_ms
+
+
+def _others(detail: "RequestDetail") -> list[tuple[str, ...]]:
+    return [
+        (
+            other.id,
+            other.outcome or other.state,
+            lapse(_waited_ms(other, detail.now_ms)),
+            lapse(None if other.dispatched_ms is None else (other.ended_ms or detail.now_ms) - other.dispatched_ms),
+            str(other.output_tokens),
+        )
+        for other in detail.of_session
+    ]

@@ -1,0 +1,76 @@
+"""`llmgate wait`: until the daemon takes requests, or has none, for scripts."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from llmgate.cli.context import context_of, say
+from llmgate.cli.patience import TIMED_OUT, Patience, seconds
+from llmgate.cli.status import only
+from llmgate.errors import DaemonNotRunning
+
+if TYPE_CHECKING:
+    from llmgate.adminapi import Status
+
+POLL_SECONDS = 0.2
+
+
+def wait(
+    ctx: typer.Context,
+    ready: Annotated[bool, typer.Option("--ready", help="Until it runs and none of its upstreams is down.")] = False,
+    idle: Annotated[bool, typer.Option("--idle", help="Until nobody waits, runs or drains.")] = False,
+    upstream: Annotated[str | None, typer.Option(help="Look at this upstream only.", metavar="NAME")] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(help="For so long at most, then exit with 5; without: for ever.", parser=seconds, metavar="WAIT"),
+    ] = None,
+) -> None:
+    """Wait until the daemon is ready, or idle.
+
+    With neither option: until it is ready.
+
+    \b
+    Example:
+      llmgate wait --ready --timeout 30s && ./run-agents
+    """
+    context, patience = context_of(ctx), Patience(timeout)
+    client = context.client("wait")
+    tests = [_is_ready] * (ready or not idle) + [_is_idle] * idle
+    why = ""
+    while True:
+        try:
+            why = _why_not(only(client.status(), upstream), tests)
+        except DaemonNotRunning:
+            why = "no daemon answers"
+        if not why:
+            return
+        if patience.is_over():
+            if not context.quiet:
+                say(f"llmgate: timed out: {why}")
+            raise typer.Exit(TIMED_OUT)
+        time.sleep(POLL_SECONDS)
+
+
+def _why_not(status: "Status", tests: Sequence[Callable[["Status"], str]]) -> str:
+    return next(filter(None, (test(status) for test in tests)), "")
+
+
+def _is_ready(status: "Status") -> str:
+    """Why not; "" = it is."""
+    if status.state != "running":
+        return "the daemon is stopping"
+    down = [f"{view.name} is down{f': {view.detail}' if view.detail else ''}" for view in status.upstreams
+            if view.state == "down"]  # fmt: skip
+    return "; ".join(down)
+
+
+def _is_idle(status: "Status") -> str:
+    """Why not; "" = it is."""
+    busy = [
+        f"{view.name}: {view.running} running, {view.waiting} waiting, {view.draining} draining"
+        for view in status.upstreams
+        if view.running or view.waiting or view.draining
+    ]
+    return "; ".join(busy)

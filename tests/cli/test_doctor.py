@@ -1,0 +1,125 @@
+"""`llmgate doctor`: each thing that can be wrong is a finding with advice."""
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmgate.cli import doctor
+from llmgate.cli.doctor import Finding, installation, upstream
+from tests.cli.conftest import FakeDaemon, Run, status_of
+from tests.cli.conftest import upstream as view_of
+
+LISTEN = ["http://127.0.0.1:8080", "http://[::1]:8081", "http://192.168.1.5:8080"]
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """Somebody listens there."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening.getsockname()[1]
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Path:
+    file = tmp_path / "llmgate.toml"
+    file.write_text('[upstreams.a]\nurl = "http://127.0.0.1:1"\nmax_concurrent = 1\n')
+    return file
+
+
+def about(view: Any) -> list[tuple[str, str]]:
+    return [(finding.state, finding.text) for finding in upstream(view, LISTEN)]
+
+
+def test_a_sound_upstream() -> None:
+    assert about(view_of("a", running=1, max_concurrent=2)) == [("ok", "ok, 1/2 slots, http://127.0.0.1:8000")]
+
+
+@pytest.mark.parametrize(
+    ("fields", "state", "said"),
+    [
+        ({"state": "down", "detail": "it takes no connection"}, "fail", "down: it takes no connection"),
+        ({"state": "paused"}, "warn", "paused by an operator"),
+        ({"state": "closed"}, "warn", "closed by an operator"),
+        ({"alarms": ["mismatch: it has 1 slot"]}, "warn", "mismatch: it has 1 slot"),
+        ({"detail": "b is down"}, "warn", "b is down"),
+        ({"url": "http://localhost:8080"}, "fail", "http://localhost:8080 is where llmgate itself listens"),
+        ({"url": "http://[::1]:8081/llm"}, "fail", "where llmgate itself listens"),
+        ({"url": "http://192.168.1.5:8080"}, "fail", "where llmgate itself listens"),
+    ],
+)
+def test_what_is_wrong_with_an_upstream(fields: dict[str, Any], state: str, said: str) -> None:
+    ((found, text),) = about(view_of("a", **fields))
+    assert found == state
+    assert said in text
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8001", "http://192.168.1.6:8080", "http://gpu:8080"])
+def test_another_server_is_no_loop(url: str) -> None:
+    assert [state for state, _ in about(view_of("a", url=url))] == ["ok"]
+
+
+def test_two_owners_of_the_package() -> None:
+    assert list(installation(["llmgated"])) == []
+    (finding,) = installation(["llmgate", "llmgated"])
+    assert finding.state == "fail"
+    assert "pip uninstall llmgate llmgated" in finding.advice
+
+
+def test_without_a_daemon_it_looks_at_ports_and_servers(run: Run, settings: Path, tmp_path: Path, port: int) -> None:
+    settings.write_text(f'[server]\nlisten = ["127.0.0.1:{port}"]\n' + settings.read_text())
+    ended = run("doctor", "--config", settings, "--socket", tmp_path / "admin.sock")
+    assert ended.status == 1
+    assert f"ok    settings: {settings}" in ended.out
+    assert "fail  daemon: No daemon answers on" in ended.out
+    assert f"fail  port: 127.0.0.1:{port} is taken by another program" in ended.out
+    assert "fail  upstream a: nobody listens at http://127.0.0.1:1" in ended.out
+
+
+def test_settings_that_cannot_be_used(run: Run, settings: Path, tmp_path: Path) -> None:
+    settings.write_text("[upstreams.a]\nmax_concurrent = 1\n")
+    ended = run("doctor", "--config", settings, "--socket", tmp_path / "admin.sock", "--json")
+    told = json.loads(ended.out)
+    assert (told["schema"], told["ok"]) == (1, False)
+    assert told["findings"][0]["what"] == "settings"
+    assert f"{settings}:" in told["findings"][0]["text"]
+
+
+def test_a_sound_daemon(run: Run, daemon: FakeDaemon, settings: Path, port: int) -> None:
+    daemon.status = status_of(view_of("a"), listen=[f"http://127.0.0.1:{port}"])
+    ended = run("doctor", "--config", settings, "--socket", daemon.socket)
+    assert ended.status == 0
+    assert f"ok    port: http://127.0.0.1:{port}" in ended.out
+    assert "fail" not in ended.out
+    assert "fail" not in run("doctor", "-q", "--config", settings, "--socket", daemon.socket).out
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"version": "9.9.9"}, "the daemon is llmgate 9.9.9"),
+        ({"may_act": False}, "you may look, not act"),
+        ({"state": "stopping"}, "it is stopping"),
+        ({"listen": ["http://127.0.0.1:1"]}, "http://127.0.0.1:1 takes no connection"),
+    ],
+)
+def test_what_is_wrong_with_a_daemon(
+    run: Run, daemon: FakeDaemon, settings: Path, port: int, fields: dict[str, Any], said: str
+) -> None:
+    daemon.status = status_of(view_of("a"), **{"listen": [f"http://127.0.0.1:{port}"]} | fields)
+    assert said in run("doctor", "--config", settings, "--socket", daemon.socket).out
+
+
+def test_fewer_slots_than_the_cap_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def told(url: str, _: str) -> Any:
+        from llmgate.cli.probe import Told
+
+        return Told(url, "llama-server", 1, None, ())
+
+    monkeypatch.setattr("llmgate.cli.probe.ask", told)
+    assert doctor._server("a", "http://gpu", 1) == Finding("upstream a", "ok", "http://gpu answers")
+    assert doctor._server("a", "http://gpu", 2).text == "http://gpu has 1 slots, fewer than max_concurrent = 2"
+    assert doctor._server("a", "http://gpu", "auto").state == "ok"

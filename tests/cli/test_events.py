@@ -1,0 +1,59 @@
+"""`llmgate events`: the line of an event, and which are shown; against a real daemon: tests/e2e/cli."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import typer
+
+from llmgate.adminapi import EventView, FeedItem
+from llmgate.cli.events import Chosen, _since, line
+
+NOW = datetime(2026, 11, 30, 14, 2, 31, tzinfo=UTC)
+
+
+def event(number: int = 1, **fields: Any) -> EventView:
+    at = (NOW + timedelta(seconds=number)).isoformat()
+    return EventView(**{"number": number, "at": at, "now_ms": 0, "kind": "queued", "upstream": "a"} | fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"text": "queued (depth 3)"}, "a queued (depth 3)"),
+        (
+            {"text": "dispatched after 5ms", "client": "web", "purpose": "title", "request_id": "req_1"},
+            "a dispatched after 5ms (web title) req_1",
+        ),
+        ({"kind": "released", "outcome": "completed"}, "a released (completed)"),
+        ({"kind": "settings_reloaded", "upstream": "", "text": "reloaded: 1"}, "reloaded: 1"),
+        ({"text": "queued", "client": "\x1b[2J"}, "a queued (?[2J)"),
+    ],
+)
+def test_a_line(fields: dict[str, Any], said: str) -> None:
+    moment = (NOW + timedelta(seconds=1)).astimezone()
+    assert line(event(**fields)) == f"{moment:%H:%M:%S} {said}"
+
+
+def test_which_are_shown() -> None:
+    quiet, other = event(kind="released"), event(upstream="b", text="x")
+    chosen = Chosen("a", None, 10, every=False)
+    assert (chosen.shows(event(text="x")), chosen.shows(quiet), chosen.shows(other)) == (True, False, False)
+    everything = Chosen(None, None, 10, every=True)
+    assert (everything.shows(quiet), everything.shows(other)) == (True, True)
+
+
+def test_of_the_past_the_newest_or_those_since_then() -> None:
+    item = FeedItem(type="snapshot", number=9, now_ms=0, events=[event(number, text="x") for number in range(9)])
+    assert [each.number for each in Chosen(None, None, 3, every=False).earlier(item)] == [6, 7, 8]
+    late = Chosen(None, NOW + timedelta(seconds=7), None, every=False)
+    assert [each.number for each in late.earlier(item)] == [7, 8]
+    assert list(Chosen(None, None, 0, every=False).earlier(item)) == []
+
+
+def test_since_when() -> None:
+    assert abs((datetime.now(UTC) - _since("10m")).total_seconds() - 600) < 60
+    assert _since("2026-11-30T14:02:31Z") == NOW
+    assert _since("2026-11-30T14:02:31").tzinfo is not None
+    with pytest.raises(typer.BadParameter, match="must be a duration"):
+        _since("yesterday")

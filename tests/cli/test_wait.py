@@ -1,0 +1,40 @@
+"""`llmgate wait`: what it waits for; against a real daemon: tests/e2e/cli."""
+
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import FakeDaemon, Run, status_of
+from tests.cli.conftest import upstream as view_of
+
+DOWN = view_of("b", state="down", detail="it takes no connection")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fields", "why"),
+    [
+        ([], {}, "b is down: it takes no connection"),
+        (["--ready"], {"state": "stopping"}, "the daemon is stopping"),
+        (["--ready", "--upstream", "a"], {}, ""),
+        (["--idle"], {}, "a: 1 running, 0 waiting, 2 draining"),
+        (["--idle", "--upstream", "b"], {}, ""),
+        (["--ready", "--idle", "--upstream", "a"], {}, "a: 1 running, 0 waiting, 2 draining"),
+    ],
+)
+def test_what_it_waits_for(
+    run: Run, daemon: FakeDaemon, arguments: list[str], fields: dict[str, Any], why: str
+) -> None:
+    daemon.status = status_of(view_of("a", running=1, draining=2), DOWN, **fields)
+    ended = run("wait", *arguments, "--timeout", "0", "--socket", daemon.socket)
+    assert ended == ((5, "", f"llmgate: timed out: {why}\n") if why else (0, "", ""))
+
+
+def test_quiet_says_nothing(run: Run, daemon: FakeDaemon) -> None:
+    daemon.status = status_of(DOWN)
+    assert run("wait", "-q", "--timeout", "0", "--socket", daemon.socket) == (5, "", "")
+
+
+def test_an_unknown_upstream_is_an_error_at_once(run: Run, daemon: FakeDaemon) -> None:
+    daemon.status = status_of(DOWN)
+    ended = run("wait", "--upstream", "c", "--socket", daemon.socket)
+    assert (ended.status, ended.err) == (1, "llmgate: no upstream is named c; known are: b\n")
