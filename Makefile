@@ -1,4 +1,5 @@
-# make demo [LISTEN=127.0.0.1:8081] | test | clients | slow | check | lock | install PREFIX=/usr/local DESTDIR=
+# make demo [LISTEN=127.0.0.1:8081] | test | clients | slow | soak [SOAK_SECONDS=1800] | check | lock
+# make install PREFIX=/usr/local DESTDIR=
 # Needs python3 (3.11 or newer, with venv and pip) and make; everything else goes into .venv, from the lock files.
 
 PYTHON ?= python3
@@ -21,7 +22,9 @@ SYSCONFDIR ?= $(if $(filter /usr /usr/local,$(PREFIX)),/etc)
 LIB := $(PREFIX)/lib/llmgate
 INSTALL := install
 
-.PHONY: demo test clients slow check format lock install clean
+SOAK_SECONDS ?= 1800
+
+.PHONY: demo test clients slow soak check format lock install clean
 
 demo: $(VENV)/.run
 	@$(BIN)/llmgate demo $(if $(LISTEN),--listen $(LISTEN))
@@ -32,6 +35,11 @@ test: $(VENV)/.dev $(VENV)/clients/anthropic-0.76/.done
 
 slow: $(VENV)/.dev clients
 	$(BIN)/python -m pytest -m slow -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+
+# Everything at once for half an hour: traffic on all surfaces, clients that leave, servers that die. Look at the report.
+soak: $(VENV)/.dev
+	SOAK_SECONDS=$(SOAK_SECONDS) SOAK_REPORT=$(CURDIR)/soak-report.txt \
+	  $(BIN)/python -m pytest -s tests/e2e/faults/test_soak.py $(PYTEST_ARGS)
 
 # mandoc is used where it is there; in CI it must be.
 check: $(VENV)/.dev
@@ -98,6 +106,10 @@ install: $(VENV)/.run
 	$(INSTALL) -d $(DESTDIR)$(PREFIX)/bin
 	printf '#!/bin/sh\nexec %s/bin/python -I -m llmgate "$$@"\n' "$(LIB)" > $(DESTDIR)$(PREFIX)/bin/llmgate
 	chmod 755 $(DESTDIR)$(PREFIX)/bin/llmgate
+	for words in bash:bash-completion/completions/llmgate zsh:zsh/site-functions/_llmgate \
+	  fish:fish/vendor_completions.d/llmgate.fish; do \
+	  file=$(DESTDIR)$(PREFIX)/share/$${words#*:}; $(INSTALL) -d $${file%/*} && \
+	  $(DESTDIR)$(LIB)/bin/python -I -m llmgate completion $${words%%:*} > $$file || exit 1; done
 	for page in man/*.[1-8]; do \
 	  $(INSTALL) -D -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page##*/} || exit 1; done
 	for scope in system user; do \

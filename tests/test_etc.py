@@ -5,10 +5,10 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from llmgate.config.load import load
-from llmgate.config.settings import EndpointSettings, Settings, UpstreamSettings
+from llmgate.config.settings import EndpointSettings, Settings, UpstreamSettings, tables
 
 ROOT = Path(__file__).parent.parent
 EXAMPLE = ROOT / "etc" / "llmgate.toml"
@@ -28,13 +28,11 @@ _HEADINGS = [
 
 def model_keys() -> dict[tuple[str, str], Any]:
     """Every key by section, with its default."""
-    models: dict[str, Any] = {name: field.annotation for name, field in Settings.model_fields.items()}
-    models["upstreams"] = UpstreamSettings
-    found: dict[tuple[str, str], Any] = {}
-    for section, model in models.items():
-        assert issubclass(model, BaseModel)
-        found |= {(section, key): field.default for key, field in model.model_fields.items()}
-    return found
+    models = {".".join(path): model for path, model in tables().items()} | {"upstreams": UpstreamSettings}
+    found = {
+        (section, key): field.default for section, model in models.items() for key, field in model.model_fields.items()
+    }
+    return {place: default for place, default in found.items() if ".".join(place) not in models}
 
 
 def missing_keys(upstream: dict[str, Any]) -> set[tuple[str, str]]:
@@ -54,28 +52,30 @@ SHOWN = {key: default for key, default in KEYS.items() if key not in REQUIRED | 
 
 def file_keys(text: str) -> dict[tuple[str, str], Any]:
     """The keys of a settings file by section, all upstreams as one."""
-    tables: dict[str, Any] = tomllib.loads(text)
-    tables["upstreams"] = {key: value for table in tables.get("upstreams", {}).values() for key, value in table.items()}
-    return {(section, key): value for section, table in tables.items() for key, value in table.items()}
+    read: dict[str, Any] = tomllib.loads(text)
+    read["upstreams"] = {key: value for table in read.get("upstreams", {}).values() for key, value in table.items()}
+    read["server.cors"] = read.get("server", {}).pop("cors", {})
+    return {(section, key): value for section, table in read.items() for key, value in table.items()}
 
 
 def as_model(written: dict[tuple[str, str], Any]) -> dict[tuple[str, str], Any]:
     """The same keys with their values as the model takes them."""
-    tables: dict[str, Any] = {section: {} for section, _ in KEYS}
+    values: dict[str, Any] = {section: {} for section, _ in KEYS}
     for (section, key), value in written.items():
-        tables[section][key] = value
-    upstream = {"url": "http://h", "max_concurrent": 1, **tables.pop("upstreams")}
-    settings = Settings.model_validate({**tables, "upstreams": {"a": upstream}})
-    return {
-        (section, key): getattr(settings.upstreams["a"] if section == "upstreams" else getattr(settings, section), key)
-        for section, key in written
-    }
+        values[section][key] = value
+    upstream = {"url": "http://h", "max_concurrent": 1, **values.pop("upstreams")}
+    values["server"]["cors"] = values.pop("server.cors")
+    settings = Settings.model_validate({**values, "upstreams": {"a": upstream}})
+    models = {"upstreams": settings.upstreams["a"], "server.cors": settings.server.cors}
+    return {(section, key): getattr(models.get(section) or getattr(settings, section), key) for section, key in written}
 
 
 def page_keys(source: str) -> dict[tuple[str, str], str]:
     """What the page says of each key's default: TOML, "required", or the header names line by line."""
     found: dict[tuple[str, str], str] = {}
-    for section, part in re.findall(r"^\.Ss \[(\w+)(?:\.NAME)?\].*\n((?:(?!^\.S[sh] ).*\n)*)", source, re.MULTILINE):
+    for section, part in re.findall(
+        r"^\.Ss \[([a-z.]+?)(?:\.NAME)?\].*\n((?:(?!^\.S[sh] ).*\n)*)", source, re.MULTILINE
+    ):
         for key, item in re.findall(r"^\.It Cm (\w+)\n((?:(?!^\.It ).*\n)*)", part, re.MULTILINE):
             assert (section, key) not in found
             found[section, key] = _default(item)

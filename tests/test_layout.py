@@ -21,6 +21,7 @@ WITHOUT_MODULE = {
     "core/test_gate_growth.py",
     "core/test_gate_machine.py",
     "test_etc.py",
+    "test_fault_matrix.py",
     "test_imports.py",
     "test_layout.py",
     "test_makefile.py",

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from llmgate.cli.completion import Shell
+
 ROOT = Path(__file__).parent.parent
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
@@ -34,9 +36,21 @@ def test_elsewhere_it_is_documentation_only() -> None:
     assert "/opt/x/bin/llmgate serve --upstream NAME=" in plan
 
 
+def test_the_completions_of_every_shell_are_installed() -> None:
+    plan = planned("install", "PREFIX=/opt/x", "DESTDIR=/d")
+    (loop,) = [line for line in plan.replace("\\\n", " ").splitlines() if "llmgate completion" in line]
+    assert all(f" {shell}:" in f" {loop.removeprefix('for words in')}" for shell in Shell)
+    assert "/d/opt/x/share/" in loop
+
+
 def test_the_demo_can_be_told_where_to_listen() -> None:
     assert planned("demo").rstrip().endswith("llmgate demo")
     assert "llmgate demo --listen 127.0.0.1:8081" in planned("demo", "LISTEN=127.0.0.1:8081")
+
+
+def test_the_soak_takes_half_an_hour_unless_told() -> None:
+    assert "SOAK_SECONDS=1800 " in planned("soak")
+    assert "SOAK_SECONDS=60 " in planned("soak", "SOAK_SECONDS=60")
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,17 @@ import pytest
 import typer.main
 
 from llmgate import errors
+from llmgate.adminapi import LimitsChange, RequestsQuery
 from llmgate.cli.app import app
-from llmgate.tui.app import TopApp
-from llmgate.tui.screens.help import HelpScreen
-from llmgate.tui.screens.overview import OverviewScreen
+from llmgate.server.admin_route import Fault
+from llmgate.server.admin_table import ROUTES
+from llmgate.tui.keys import KEYS
 
 MAN = Path(__file__).parent.parent / "man"
 PAGES = sorted(MAN.glob("*.[1-8]"))
 LLMGATE = (MAN / "llmgate.1").read_text()
 QUEUE = (MAN / "llmgate-queue.7").read_text()
+ADMIN = (MAN / "llmgate-admin.7").read_text()
 
 
 def commands(command: Any = None, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -88,12 +90,12 @@ def error_codes() -> dict[str, int]:
     return found
 
 
-# Not to be met yet, or never told: the connection of a client that stalls is cut.
-UNTOLD = {"CANCELLED", "CLIENT_STALLED"}
+# Never told: the connection of a client that stalls is cut.
+UNTOLD = {"CLIENT_STALLED"}
 
 
 def test_every_error_code_is_in_the_table_with_its_status() -> None:
-    rows = dict(re.findall(r"^\.It ([A-Z_]+) Ta (\d+) Ta ", QUEUE, re.MULTILINE))
+    rows = dict(re.findall(r"^\.It ([A-Z_]+) Ta (?:414, )?(\d+) Ta ", QUEUE, re.MULTILINE))
     told = {code: str(status) for code, status in error_codes().items() if code not in UNTOLD}
     assert rows == told
 
@@ -102,12 +104,32 @@ def test_ps_tells_every_way_in_which_a_request_can_end() -> None:
     assert set(re.findall(r"^\.It Cm ([a-z_]+)$", section("ps"), re.MULTILINE)) == set(get_args(errors.Outcome))
 
 
-def test_top_tells_its_keys() -> None:
-    named = {"question_mark": "?", "f1": "F1", "ctrl+c": "Ctrl-C", "home": "Home", "end": "End", "escape": "Esc"}
-    bindings = [*TopApp.BINDINGS, *OverviewScreen.BINDINGS, *HelpScreen.BINDINGS]
-    keys = {named.get(key, key) for binding in bindings for key in binding.key.split(",")}
-    told = re.findall(r"^(?:\.It )?\.?Ic (.*)$", section("top"), re.MULTILINE)
-    assert {word.removeprefix(r"\&") for line in told for word in line.replace(",", "").split()} == keys
+def test_top_tells_its_keys_and_its_options() -> None:
+    page = (MAN / "llmgate-top.1").read_text()
+    keys = page.partition(".Ss Keys\n")[2].partition(".Pp\n.Ic p d R\n")[0]
+    told = re.findall(r"^(?:\.It )?\.?Ic (.*)$", keys, re.MULTILINE)
+    words = {word.removeprefix(r"\&") for line in told for word in line.split()} - {"g", "G"}
+    assert words == {word for key in KEYS for word in key.shown.split()}
+    assert options_in(page) == options_of(COMMANDS["top"]) - {"-h", "--help"}
+
+
+def test_every_path_of_the_admin_api_is_listed_with_what_it_needs() -> None:
+    rows = re.findall(r"^\.It (look|act) Ta Ql ([A-Z]+) (/\S*) Ta ", ADMIN, re.MULTILINE)
+    assert sorted(rows) == sorted((route.level, route.method, route.path) for route in ROUTES)
+
+
+def test_every_error_of_the_admin_api_is_listed_with_its_status() -> None:
+    rows = dict(re.findall(r"^\.It ([A-Z_]+) Ta (\d+) Ta ", ADMIN, re.MULTILINE))
+    faults = {fault.code: str(fault.status) for fault in (Fault, *Fault.__subclasses__())}
+    bodies = {error.code: str(error.status) for error in (errors.BodyTooLarge, errors.BodyTimeout)}
+    assert rows == faults | bodies
+
+
+@pytest.mark.parametrize(("title", "kind"), [("Limits", LimitsChange), ("Requests", RequestsQuery)])
+def test_all_that_the_admin_api_takes_is_listed(title: str, kind: Any) -> None:
+    listed = ADMIN.partition(f".Ss {title}\n")[2].partition("\n.El\n")[0]
+    names = re.findall(r"^\.It Cm (.+)$", listed, re.MULTILINE)
+    assert {name for line in names for name in line.replace(",", "").split()} == set(kind.__struct_fields__)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

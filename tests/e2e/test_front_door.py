@@ -55,7 +55,7 @@ async def test_a_bad_body_is_a_400_in_the_surfaces_shape_and_takes_no_place(
         else:
             assert_anthropic_error(document, "invalid_request_error", "BAD_REQUEST")
             assert document["request_id"] == head.headers["llmgate-request-id"]
-    assert hands.connections == []
+    await hands.wait(lambda: hands.connections == [])
     assert gate.new_log == []
 
 
@@ -68,7 +68,7 @@ async def test_an_unknown_model_is_a_404_that_names_the_known_ones(gate: GatePro
     client = await gate.ask("nobody-has-this", path=CHAT)
     assert (await client.head()).status == 404
     assert_openai_error(await client.json(), "UNKNOWN_MODEL", "not_found_error")
-    assert hands.connections == []
+    await hands.wait(lambda: hands.connections == [])
 
 
 async def test_an_unknown_path_is_a_404_in_the_shape_of_who_asks(gate: GateProcess) -> None:
@@ -84,7 +84,7 @@ async def test_an_unknown_path_is_a_404_in_the_shape_of_who_asks(gate: GateProce
 async def test_a_wrong_method_is_a_405_that_tells_the_right_one(gate: GateProcess, hands: Hands, method: str) -> None:
     for path in (MESSAGES, CHAT):
         client = await Client.connect(gate.port)
-        client.send(f"{method} {path} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
+        client.send(f"{method} {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
         head = await client.head()
         assert (head.status, head.headers["allow"]) == (405, "POST")
         document = await client.json()
@@ -92,32 +92,32 @@ async def test_a_wrong_method_is_a_405_that_tells_the_right_one(gate: GateProces
             assert_openai_error(document, "METHOD_NOT_ALLOWED")
         else:
             assert_anthropic_error(document, "invalid_request_error", "METHOD_NOT_ALLOWED")
-    assert hands.connections == []
+    await hands.wait(lambda: hands.connections == [])
 
 
 async def test_a_large_body_is_refused_by_its_length_before_it_came(gate: GateProcess, hands: Hands) -> None:
-    head = f"POST {MESSAGES} HTTP/1.1\r\nhost: x\r\ncontent-length: {1 << 30}\r\n\r\n".encode()
+    head = f"POST {MESSAGES} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {1 << 30}\r\n\r\n".encode()
     client, status, document = await answer_of(gate, head)
     assert status == 413
     assert_anthropic_error(document, "request_too_large", "BODY_TOO_LARGE")
     assert await client.wait_closed() == b""
-    assert hands.connections == []
+    await hands.wait(lambda: hands.connections == [])
 
 
 async def test_a_large_body_without_a_length_is_refused_at_the_limit(gate: GateProcess, hands: Hands) -> None:
     piece = b"40000\r\n" + b" " * 0x40000 + b"\r\n"
-    head = f"POST {CHAT} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n".encode()
+    head = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n".encode()
     _, status, document = await answer_of(gate, head + piece * 5)
     assert status == 413
     assert_openai_error(document, "BODY_TOO_LARGE")
-    assert hands.connections == []
+    await hands.wait(lambda: hands.connections == [])
 
 
 async def test_a_chunked_body_within_the_limit_is_taken(gate: GateProcess, hands: Hands) -> None:
     client = await Client.connect(gate.port)
     body = request_body("one")
     halves = body[:20], body[20:]
-    client.send(f"POST {MESSAGES} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n".encode())
+    client.send(f"POST {MESSAGES} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n".encode())
     client.send(b"".join(b"%x\r\n%b\r\n" % (len(half), half) for half in halves) + b"0\r\n\r\n")
     turn = await hands.turn()
     assert turn.request.body == body

@@ -56,7 +56,7 @@ async def is_refused(port: int) -> bool:
     return False
 
 
-async def test_told_to_stop_it_dismisses_who_waits_and_lets_the_running_end(folder: Path) -> None:
+async def test_f76_told_to_stop_it_dismisses_who_waits_and_lets_the_running_end(folder: Path) -> None:
     async with Hands() as hands:
         gate = GateProcess(folder, settings(hands.url)).start()
         kept = await Client.connect(gate.port)
@@ -66,7 +66,7 @@ async def test_told_to_stop_it_dismisses_who_waits_and_lets_the_running_end(fold
         await assert_dismissed(streaming, silent)
         await gate.wait(lambda: gate.status()["state"] == "stopping")
         assert await is_refused(gate.port)
-        kept.send(b"GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n")
+        kept.send(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\n\r\n")
         assert (await kept.head()).status == 503
 
         await turn.say(delta("still"))
@@ -80,7 +80,7 @@ async def test_told_to_stop_it_dismisses_who_waits_and_lets_the_running_end(fold
         gate.assert_no_traceback()
 
 
-async def test_a_request_on_a_kept_connection_is_refused_while_it_stops(folder: Path) -> None:
+async def test_f76_a_request_on_a_kept_connection_is_refused_while_it_stops(folder: Path) -> None:
     async with Hands() as hands:
         gate = GateProcess(folder, settings(hands.url)).start()
         kept = await gate.ask("m", stream=False)
@@ -99,7 +99,7 @@ async def test_a_request_on_a_kept_connection_is_refused_while_it_stops(folder: 
         assert await gate.wait_exit() == 0
 
 
-async def test_past_drain_timeout_the_running_are_cut_with_an_error_event(folder: Path) -> None:
+async def test_f76_past_drain_timeout_the_running_are_cut_with_an_error_event(folder: Path) -> None:
     async with Hands() as hands:
         gate = GateProcess(folder, settings(hands.url, drain_timeout="300ms")).start()
         running, turn, streaming, silent = await fill(gate, hands)
@@ -114,7 +114,7 @@ async def test_past_drain_timeout_the_running_are_cut_with_an_error_event(folder
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_told_twice_it_cuts_at_once(folder: Path, number: signal.Signals) -> None:
+async def test_f76_told_twice_it_cuts_at_once(folder: Path, number: signal.Signals) -> None:
     async with Hands() as hands:
         gate = GateProcess(folder, settings(hands.url)).start()
         running, turn, streaming, silent = await fill(gate, hands)
@@ -127,7 +127,7 @@ async def test_told_twice_it_cuts_at_once(folder: Path, number: signal.Signals) 
         assert await gate.wait_exit() == 0
 
 
-async def test_killed_it_starts_again_on_the_same_socket(folder: Path) -> None:
+async def test_f77_killed_it_starts_again_on_the_same_socket(folder: Path) -> None:
     async with Hands() as hands:
         gate = GateProcess(folder, settings(hands.url)).start()
         client = await gate.ask("m")
@@ -234,7 +234,7 @@ async def test_who_watches_sees_a_request_come_wait_and_end(folder: Path) -> Non
             await gate.ask("m")
             running = await hands.turn()
             reader, writer = await asyncio.open_unix_connection(gate.socket)
-            writer.write(b"GET /v1/events HTTP/1.1\r\nhost: x\r\n\r\n")
+            writer.write(b"GET /v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n")
             client = await gate.ask("m")
             await client.frame()
             await running.complete()

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -267,6 +268,35 @@ async def test_f34_one_that_was_sent_to_a_server_that_stands_still(folder: Path,
         assert server.launched <= 2
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_a_prompt_may_take_longer_than_the_clocks_while_the_server_reads_it(folder: Path, model: Path) -> None:
+    """Alone and beside one that generates; then the server stands still in the middle of a prompt, and that is late."""
+    slowly = ("--threads", "1", "-b", "32")
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(LlamaServer(folder, model, free_port(), parallel=2, options=slowly))
+        clocks = {"first_byte_timeout": "3s", "idle_timeout": "3s"}
+        gate = stack.enter_context(GateProcess(folder, settings(server, max_concurrent=2, **clocks)))
+        await answered(await tell(gate, SHORT))
+        await answered(await read_in(gate, 3000, "Alone:"))
+        neighbour = await tell(gate, ENDLESS)
+        await neighbour.until("content_block_delta")
+        await answered(await read_in(gate, 1500, "Beside:"))
+        for request in [one for one in gate.requests("done") if one["body_bytes"] > 5000]:
+            assert request["first_byte_ms"] - request["dispatched_ms"] > 3000, "read too soon to show anything"
+        neighbour.fin()
+        await until(gate.is_idle)
+        late = await read_in(gate, 3000, "Stopped:")
+        await until(lambda: server.busy == 1)
+        server.suspend()
+        stack.callback(server.resume)
+        error = data_of((await late.frames())[-1])["error"]
+        assert (error["type"], "UPSTREAM_TIMEOUT" in error["message"]) == ("timeout_error", True)
+        await gate.wait(lambda: gate.upstream("a")["draining"] == 1)
+        server.resume()
+        await until(gate.is_idle)
+
+
 # ---- a server that dies
 
 
@@ -391,3 +421,52 @@ async def test_a_limit_above_the_servers_slots_is_told(folder: Path, server: Lla
         await until(lambda: "mismatch" in alarms(gate))
         assert gate.upstream("a")["max_concurrent"] == 2
         assert any("mismatch" in line for line in gate.new_log)
+
+
+# ---- a router of several models
+
+
+class Router(LlamaServer):
+    """Two models, of which none is loaded until it is asked for."""
+
+    def __init__(self, folder: Path, model: Path, port: int) -> None:
+        super().__init__(folder, model, port, parallel=1)
+        models = folder / "models"
+        models.mkdir()
+        for name in ("used", "unused"):
+            (models / f"{name}.gguf").hardlink_to(model)
+        kept = self._command.index("--host")
+        self._command[1:kept] = ["--models-dir", str(models)]
+        self._command[self._command.index("-b") + 1] = "512"
+
+    def busy_with(self, model: str) -> int:
+        slots = json.loads(self.get(f"/slots?model={model}&autoload=false"))
+        return sum(slot["is_processing"] for slot in slots)
+
+    @property
+    def loaded(self) -> list[str]:
+        listed = json.loads(self.get("/v1/models"))["data"]
+        return [model["id"] for model in listed if model["status"]["value"] != "unloaded"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_a_router_tells_the_slots_of_its_models_and_loads_none_for_that(folder: Path, model: Path) -> None:
+    """Who leaves mid-prompt drains until the model's own server is idle: `release_timeout` alone would be too soon."""
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(Router(folder, model, free_port()))
+        gate = stack.enter_context(GateProcess(folder, settings(server, kind="auto", release_timeout="1ms")))
+        await until(lambda: "llama-server and speaks" in gate.log)
+        await answered(await gate.ask("used"))
+        assert server.loaded == ["used"]
+        content = "Read this: " + "word " * 3000
+        leaver = await gate.ask("used", messages=[{"role": "user", "content": content}])
+        await until(lambda: server.busy_with("used") == 1)
+        leaver.fin()
+        await gate.wait(lambda: gate.upstream("a")["draining"] == 1)
+        waiting = await gate.ask("used")
+        while gate.upstream("a")["draining"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        await answered(waiting)
+        assert server.loaded == ["used"]
+        assert "draining: " in gate.log, "it was given back by time"

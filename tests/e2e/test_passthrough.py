@@ -150,6 +150,21 @@ async def test_told_to_stop_it_lets_the_running_end(gate: GateProcess, hands: Ha
     assert hands.untaken == 0
 
 
+async def test_what_goes_straight_through_is_running_when_it_stops(gate: GateProcess, hands: Hands) -> None:
+    client = await ask(gate, "GET", OPEN + "/events")
+    turn = await hands.turn()
+    await turn.connection.send(stream_head(b"text/event-stream"))
+    await turn.say(b"data: 1\n\n")
+    assert await client.chunk() == b"data: 1\n\n"
+    gate.signal()
+    await gate.wait(lambda: "stopping:" in gate.log)
+    assert "stopping: 1 running" in gate.log
+    await turn.end(b"data: 2\n\n")
+    assert await client.body() == b"data: 1\n\ndata: 2\n\n"
+    assert await gate.wait_exit() == 0
+    gate.assert_no_traceback()
+
+
 # ---- a real server
 
 

@@ -41,7 +41,7 @@ async def assert_queue_full(client: Client, path: str, upstream: str) -> dict[st
 
 @pytest.mark.parametrize("stream", STREAM)
 @pytest.mark.parametrize("path", PATHS)
-async def test_beyond_max_queued_it_is_refused_at_once(
+async def test_f20_beyond_max_queued_it_is_refused_at_once(
     gate: GateProcess, hands: Hands, path: str, stream: bool
 ) -> None:
     await gate.ask("small")
@@ -80,7 +80,7 @@ async def test_a_max_wait_of_0_takes_a_slot_now_or_none(gate: GateProcess, hands
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_a_wait_that_is_too_long_ends_the_open_stream_with_an_error(
+async def test_f22_a_wait_that_is_too_long_ends_the_open_stream_with_an_error(
     gate: GateProcess, hands: Hands, path: str
 ) -> None:
     await gate.ask("hasty")
@@ -102,7 +102,7 @@ async def test_a_wait_that_is_too_long_ends_the_open_stream_with_an_error(
         assert end[1:] == [b"data: [DONE]\n\n"]
     await running.complete()
     await gate.wait(gate.is_idle)
-    assert hands.untaken == 0
+    await hands.wait(lambda: (hands.untaken, len(hands.connections)) == (0, 1))
 
 
 async def test_claude_cli_gets_the_error_type_after_which_it_does_not_ask_again(
@@ -118,7 +118,7 @@ async def test_claude_cli_gets_the_error_type_after_which_it_does_not_ask_again(
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("model", ["hasty", "silent"])
-async def test_a_wait_that_is_too_long_is_a_504_where_nothing_was_sent(
+async def test_f22_a_wait_that_is_too_long_is_a_504_where_nothing_was_sent(
     gate: GateProcess, hands: Hands, path: str, model: str
 ) -> None:
     """`silent` has a queue_timeout_nonstream only."""
@@ -134,7 +134,7 @@ async def test_a_wait_that_is_too_long_is_a_504_where_nothing_was_sent(
     assert_timeout(await waiting.json(), path)
     await running.complete()
     await gate.wait(gate.is_idle)
-    assert hands.untaken == 0
+    await hands.wait(lambda: (hands.untaken, len(hands.connections)) == (0, 1))
 
 
 def assert_timeout(document: Any, path: str) -> None:

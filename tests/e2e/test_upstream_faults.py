@@ -43,8 +43,9 @@ def gate_to_nobody(tmp_path_factory: pytest.TempPathFactory, nobodys_port: int) 
         yield gate
 
 
-async def test_an_answer_that_ends_before_its_body_is_a_502_or_an_error_event(gate: GateProcess, hands: Hands) -> None:
-    """F39."""
+async def test_f39_an_answer_that_ends_before_its_body_is_a_502_or_an_error_event(
+    gate: GateProcess, hands: Hands
+) -> None:
     client = await gate.ask("one")
     turn = await hands.turn()
     await turn.connection.send(STREAM_HEAD)
@@ -99,10 +100,9 @@ async def test_a_connection_that_closes_before_the_headers_is_a_502(gate: GatePr
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 429, 500, 502, 503, 504, 529])
-async def test_an_upstreams_error_keeps_its_status_while_nothing_was_sent(
+async def test_f38_an_upstreams_error_keeps_its_status_while_nothing_was_sent(
     gate: GateProcess, hands: Hands, status: int
 ) -> None:
-    """F38."""
     client = await gate.ask("one")
     turn = await hands.turn()
     await turn.answer(status, RATE_LIMITED, b"retry-after: 7\r\nset-cookie: a=b\r\naccess-control-allow-origin: *\r\n")
@@ -116,10 +116,9 @@ async def test_an_upstreams_error_keeps_its_status_while_nothing_was_sent(
 
 
 @pytest.mark.parametrize("path", [MESSAGES, CHAT])
-async def test_an_upstreams_error_after_queue_frames_is_an_error_event_with_its_message(
+async def test_f38_an_upstreams_error_after_queue_frames_is_an_error_event_with_its_message(
     gate: GateProcess, hands: Hands, path: str
 ) -> None:
-    """F38."""
     await gate.ask("one")
     running = await hands.turn()
     client = await gate.ask("one", path=path)
@@ -160,10 +159,9 @@ async def test_an_error_event_of_the_upstream_is_passed_on_and_counted(gate: Gat
 
 @pytest.mark.parametrize("path", [MESSAGES, CHAT])
 @pytest.mark.parametrize("way", ["close", "reset", "two segments"])
-async def test_a_stream_cut_at_each_byte_gives_whole_events_and_an_error(
+async def test_f40_a_stream_cut_at_each_byte_gives_whole_events_and_an_error(
     gate: GateProcess, hands: Hands, path: str, way: str
 ) -> None:
-    """F40."""
     whole = (ANSWER if path == MESSAGES else CHAT_ANSWER)[: -len(b"data: [DONE]\n\n")]
     for offset in range(len(whole) + 1):
         await assert_cut_well(gate, hands, path, whole, offset, way)
@@ -196,8 +194,7 @@ async def send_cut(turn: Turn, data: bytes, way: str) -> None:
     (turn.connection.reset if way == "reset" else turn.connection.close)()
 
 
-async def test_broken_framing_is_never_reused(gate: GateProcess, hands: Hands) -> None:
-    """F46."""
+async def test_f46_broken_framing_is_never_reused(gate: GateProcess, hands: Hands) -> None:
     client = await gate.ask("one", stream=False)
     turn = await hands.turn()
     await turn.connection.send(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\nok")
@@ -209,8 +206,7 @@ async def test_broken_framing_is_never_reused(gate: GateProcess, hands: Hands) -
     assert await client.body() == ANSWER
 
 
-async def test_an_idle_connection_that_the_server_closed_is_not_used(gate: GateProcess, hands: Hands) -> None:
-    """F51."""
+async def test_f51_an_idle_connection_that_the_server_closed_is_not_used(gate: GateProcess, hands: Hands) -> None:
     for _ in range(50):
         client = await gate.ask("one")
         turn = await hands.turn()
@@ -230,8 +226,7 @@ async def test_a_server_that_closes_after_each_answer_is_served(gate: GateProces
         assert await outcome_of(gate) == "completed"
 
 
-async def test_headers_of_the_connection_and_of_its_origin_stay_behind(gate: GateProcess, hands: Hands) -> None:
-    """F53."""
+async def test_f53_headers_of_the_connection_and_of_its_origin_stay_behind(gate: GateProcess, hands: Hands) -> None:
     client = await gate.ask("one", stream=False)
     turn = await hands.turn()
     await turn.answer(

@@ -20,6 +20,10 @@ SURFACE = MessagesSurface()
 
 TYPES = {
     "BadRequest": ("invalid_request_error", "invalid_request_error", "invalid_request_error"),
+    "HeadTooLarge": ("invalid_request_error", "invalid_request_error", "invalid_request_error"),
+    "HeadTimeout": ("invalid_request_error", "invalid_request_error", "invalid_request_error"),
+    "TooManyConnections": ("overloaded_error", "overloaded_error", "overloaded_error"),
+    "TooManyBodies": ("overloaded_error", "overloaded_error", "overloaded_error"),
     "BodyTooLarge": ("request_too_large", "request_too_large", "request_too_large"),
     "BodyTimeout": ("invalid_request_error", "invalid_request_error", "invalid_request_error"),
     "MethodNotAllowed": ("invalid_request_error", "invalid_request_error", "invalid_request_error"),
@@ -27,6 +31,12 @@ TYPES = {
     "UnknownModel": ("not_found_error", "not_found_error", "not_found_error"),
     "QueueError": ("overloaded_error", "timeout_error", "overloaded_error"),
     "QueueFull": ("overloaded_error", "timeout_error", "overloaded_error"),
+    "NotAllowed": ("permission_error", "permission_error", "permission_error"),
+    "Unauthorized": ("authentication_error", "authentication_error", "authentication_error"),
+    "HostNotAllowed": ("permission_error", "permission_error", "permission_error"),
+    "OriginNotAllowed": ("permission_error", "permission_error", "permission_error"),
+    "ModelNotAllowed": ("permission_error", "permission_error", "permission_error"),
+    "KeyLimit": ("rate_limit_error", "rate_limit_error", "rate_limit_error"),
     "QueueTimeout": ("timeout_error", "timeout_error", "overloaded_error"),
     "Cancelled": ("overloaded_error", "timeout_error", "overloaded_error"),
     "Refused": ("overloaded_error", "timeout_error", "overloaded_error"),

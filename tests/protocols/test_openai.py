@@ -19,7 +19,17 @@ from tests.protocols.streams import opening, recorded
 SURFACE = ChatSurface()
 
 TYPES = {
+    "NotAllowed": ("permission_error", "NOT_ALLOWED"),
+    "Unauthorized": ("authentication_error", "UNAUTHORIZED"),
+    "HostNotAllowed": ("permission_error", "HOST_NOT_ALLOWED"),
+    "OriginNotAllowed": ("permission_error", "ORIGIN_NOT_ALLOWED"),
+    "ModelNotAllowed": ("permission_error", "MODEL_NOT_ALLOWED"),
+    "KeyLimit": ("rate_limit_error", "KEY_LIMIT"),
     "BadRequest": ("invalid_request_error", "BAD_REQUEST"),
+    "HeadTooLarge": ("invalid_request_error", "HEAD_TOO_LARGE"),
+    "HeadTimeout": ("invalid_request_error", "HEAD_TIMEOUT"),
+    "TooManyConnections": ("server_error", "TOO_MANY_CONNECTIONS"),
+    "TooManyBodies": ("server_error", "TOO_MANY_BODIES"),
     "BodyTooLarge": ("invalid_request_error", "BODY_TOO_LARGE"),
     "BodyTimeout": ("invalid_request_error", "BODY_TIMEOUT"),
     "MethodNotAllowed": ("invalid_request_error", "METHOD_NOT_ALLOWED"),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from llmgate.errors import BadRequest
 from llmgate.protocols import request as request_module
-from llmgate.protocols.request import MODEL_MOST, read_model_request, replace_model
+from llmgate.protocols.request import DEPTH_MOST, MODEL_MOST, read_model_request, replace_model
 
 DEEP = b"[" * 100_000 + b"]" * 100_000
 
@@ -160,6 +160,36 @@ def test_a_key_that_only_ends_like_model_is_another() -> None:
     assert replace_model(body, "b") == body.replace(b'"a"', b'"b"')
 
 
+IN_CAPITALS = [b'"MODEL"', b'"Model"', b'"mod\\u0045l"', b'"\\u004dodel"', b'"m\\u004f\\u0044e\\u004C"']
+
+
+@pytest.mark.parametrize("other", IN_CAPITALS)
+def test_a_parser_that_does_not_tell_capitals_finds_one_model_too(other: bytes) -> None:
+    """Go's, so Ollama's: it would take the last of the two."""
+    assert "names its model twice" in refusal(b'{"model":"a",' + other + b':"b"}')
+    assert "names its model twice" in refusal(b"{" + other + b':"b","x":[{"model":"c"}],"model":"a"}')
+    assert "names no model" in refusal(b"{" + other + b':"a"}')
+    inner = b'{"x":{' + other + b':"b"},"model":"a","y":[{' + other + b":1}]}"
+    assert read_model_request(inner).model == "a"
+    assert json.loads(replace_model(inner, "c"))["model"] == "c"
+
+
+@pytest.mark.parametrize("inside", [b"%b", b'[{"a":"]}{","b":[]},%b,[]]', b'{"\\"[":[[]],"x":%b,"y":"[[[["}'])
+def test_how_deep_a_body_may_be(inside: bytes) -> None:
+    around = 1 + (inside != b"%b")
+    for deep, taken in ((DEPTH_MOST - around, True), (DEPTH_MOST - around + 1, False)):
+        body = b'{"x":' + inside % (b"[" * deep + b"]" * deep) + b',"model":"m"}'
+        if taken:
+            assert read_model_request(body).model == "m"
+        else:
+            assert "nested too deeply" in refusal(body)
+
+
+def test_many_brackets_beside_each_other_are_not_deep() -> None:
+    wide = b"[" + b'[{"a":[]}],' * 20_000 + b'"' + b"[" * 500 + b'"]'
+    assert read_model_request(b'{"model":"m","x":' + wide + b"}").model == "m"
+
+
 def test_many_inner_models_are_read_and_too_many_refused() -> None:
     """Each of them is looked at on its own: a body full of them would hold up everybody else."""
     body = b'{"x":[%b{}],"model":"a"}'
@@ -257,3 +287,24 @@ def test_nothing_but_bad_request_is_raised(first: bytes, second: bytes, middle: 
             continue
         assert json.loads(replace_model(body, "other"))["model"] == "other"
         assert json.loads(body)["model"] == request.model
+
+
+def depth_of(value: Any) -> int:
+    if isinstance(value, (list, dict)):
+        return 1 + max(map(depth_of, value.values() if isinstance(value, dict) else value), default=0)
+    return 0
+
+
+@given(st.lists(raw_values, max_size=4), st.integers(1, 8), st.integers(1, 9))
+def test_depth_is_that_of_another_parser(values: list[bytes], most: int, window: int) -> None:
+    body = b'{"model":"m","x":[' + b",".join(values) + b"]}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(request_module, "_WINDOW", window)
+        patch.setattr(request_module, "DEPTH_MOST", most)
+        try:
+            read_model_request(body)
+        except BadRequest as error:
+            taken = "deeply" not in str(error)
+        else:
+            taken = True
+    assert taken is (depth_of(json.loads(body)) <= most)

@@ -7,7 +7,7 @@ from typing import Any
 
 from virtual_loop import this_loop
 
-from llmgate.admission.local import LocalPlace
+from llmgate.admission.place import LocalPlace
 from llmgate.core.caller import Caller
 from llmgate.protocols.surface import Surface
 from llmgate.protocols.surfaces import MESSAGES

@@ -15,9 +15,13 @@ from tests.server.house import House, OpenHouse
 ON_BOTH_LOOPS = {
     "test_exchange.py",
     "exchange",
+    "http_protocol",
     "test_passage.py",
     "test_http_protocol.py",
     "test_http_server.py",
+    "test_cycle.py",
+    "test_doorman.py",
+    "test_surplus.py",
     "test_admin.py",
 }
 """Files, and a folder of them."""

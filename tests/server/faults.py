@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from llmgate.admission.local import LocalAdmission, LocalPlace, Positions
+from llmgate.admission.local import LocalAdmission
+from llmgate.admission.place import LocalPlace, Positions
 from llmgate.core.routing import Routes
 from llmgate.errors import UpstreamFailed
 from llmgate.protocols.anthropic import MessagesSurface, MessagesWatch

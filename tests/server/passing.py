@@ -36,11 +36,13 @@ class Noting(Upstreams):
         super().__init__()
         self.asked: list[tuple[bytes, bytes]] = []
         """Method and target."""
+        self.bodies: list[bytes] = []
 
     async def open(
         self, method: bytes, target: bytes, headers: Headers, body: bytes, timeouts: Timeouts, on_done: OnDone
     ) -> Answer:
         self.asked.append((method, target))
+        self.bodies.append(body)
         return await super().open(method, target, headers, body, timeouts, on_done)
 
 
@@ -53,6 +55,10 @@ class PassStage(Stage):
         self.noting = self.upstreams = Noting()
         for server in self.services.upstreams.values():
             server._transport = self.upstreams
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return self.noting.bodies
 
     def pass_on(self, method: str = GATED, path: str = PATH, body: bytes = b"", **headers: str) -> Wire:
         wire = self.connect()

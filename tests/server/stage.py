@@ -214,6 +214,12 @@ class Wire(asyncio.Transport):
         self.aborted = self._closing = True
         this_loop().call_soon(self._lose, None)
 
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        """The client's part is to leave."""
+
     def is_closing(self) -> bool:
         return self._closing
 

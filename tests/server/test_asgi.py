@@ -1,6 +1,7 @@
 """Reading a request's body, within its bounds and in time, and its headers."""
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -8,8 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from virtual_loop import run, this_loop
 
-from llmgate.errors import BodyTimeout, BodyTooLarge
-from llmgate.server.asgi import ClientLeft, headers_of, peer_of, read_body
+from llmgate.core.access import Access
+from llmgate.core.keys import ClientKey
+from llmgate.errors import BadRequest, BodyTimeout, BodyTooLarge
+from llmgate.server.asgi import (
+    ACCESS,
+    LARGE_BODY,
+    ClientLeft,
+    access_of,
+    headers_of,
+    peer_of,
+    read_aside,
+    read_body,
+)
 
 
 def pieces(*bodies: bytes, gone: bool = False) -> Any:
@@ -92,10 +104,25 @@ def test_a_header_that_comes_twice_is_a_list() -> None:
     assert headers_of({"headers": [(b"a", b"1"), (b"b", b"2"), (b"a", b"3")]}) == {b"a": b"1, 3", b"b": b"2"}
 
 
-@pytest.mark.parametrize(("client", "peer"), [(("::1", 80), "::1:80"), (("10.0.0.1", 5), "10.0.0.1:5"), (None, "unix")])
-def test_the_peer(client: Any, peer: str) -> None:
-    assert peer_of({"client": client}) == peer
+def test_the_peer_is_what_the_door_found() -> None:
+    found = Access(peer="10.0.0.1:5", key=ClientKey(name="laptop", digest=b""))
+    assert peer_of({ACCESS: found}) == "10.0.0.1:5"
+    assert access_of({ACCESS: found}).key_name == "laptop"
 
 
-def test_a_peer_that_is_not_told() -> None:
-    assert peer_of({}) == "unix"
+def test_whoever_came_past_no_door_has_no_key() -> None:
+    assert (peer_of({}), access_of({}).key_name) == ("unix", "")
+
+
+async def test_a_large_body_is_read_in_another_thread() -> None:
+    here = threading.get_ident()
+    assert await read_aside(lambda _: threading.get_ident(), bytes(LARGE_BODY)) == here
+    assert await read_aside(lambda _: threading.get_ident(), bytes(LARGE_BODY + 1)) != here
+
+
+async def test_what_is_wrong_with_a_large_body_is_raised() -> None:
+    def refuse(_: bytes) -> None:
+        raise BadRequest("no")
+
+    with pytest.raises(BadRequest):
+        await read_aside(refuse, bytes(LARGE_BODY + 1))

@@ -44,21 +44,40 @@ class GateProcess:
         *,
         command: Sequence[str] = ("serve",),
         environ: Mapping[str, str] | None = None,
+        files: int | None = None,
     ) -> None:
-        """`settings` is the TOML file nested as in it; without any, `command` says all. {socket} in it is replaced."""
+        """`settings` is the TOML file nested as in it; without any, `command` says all. {socket} in it is replaced.
+
+        `files`: it may open no more than so many.
+        """
         self.folder = folder
         self.socket = folder / "run" / "admin.sock"
         self.log_path = folder / "llmgate.log"
         self._command = [word.replace("{socket}", str(self.socket)) for word in command]
         self._environ = environ or {}
+        self._prefix = ["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh"] if files is not None else []
         self._process: subprocess.Popen[bytes] | None = None
         self._marked = 0
         self.port = 0
         """Where its clients come in, once it has started."""
         if settings is not None:
-            path = folder / "llmgate.toml"
-            path.write_text(as_toml(self._complete(settings)))
-            self._command = ["--config", str(path), *self._command]
+            self.write_settings(settings)
+            self._command = ["--config", str(self.settings_path), *self._command]
+
+    @property
+    def settings_path(self) -> Path:
+        return self.folder / "llmgate.toml"
+
+    def write_settings(self, settings: Mapping[str, Any]) -> None:
+        """For a reload, or the next start."""
+        self.settings_path.write_text(as_toml(self._complete(settings)))
+
+    def reload(self) -> dict[str, Any]:
+        """Has the settings read again; what it says of that."""
+        with contextlib.closing(_UnixConnection(self.socket)) as connection:
+            connection.request("POST", "/v1/reload")
+            told: dict[str, Any] = json.loads(connection.getresponse().read())
+        return told
 
     def _complete(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         own = {
@@ -74,7 +93,7 @@ class GateProcess:
         """Starts the process and does not wait for it."""
         environ = {name: value for name, value in os.environ.items() if not name.startswith("LLMGATE_")}
         environ |= {"PYTHONPATH": str(ROOT), **self._environ}
-        arguments = [sys.executable, "-m", "llmgate", *self._command]
+        arguments = [*self._prefix, sys.executable, "-m", "llmgate", *self._command]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environ, cwd=self.folder

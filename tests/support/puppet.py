@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Self, cast
 
-LIVENESS_SECONDS = 10.0
+LIVENESS_SECONDS = 30.0
 """Bound for whatever a test waits for; only a broken program comes near it."""
 
 

@@ -49,16 +49,17 @@ class Client:
         """Of the body, without its chunk sizes."""
 
     @classmethod
-    async def connect(cls, port: int, *, receive_buffer: int | None = None) -> Self:
-        """With `receive_buffer` bytes in the kernel it is soon full, when nothing is read."""
-        raw = socket.socket()
+    async def connect(cls, where: int | str, *, receive_buffer: int | None = None) -> Self:
+        """To a port of this machine, or a Unix socket. With `receive_buffer` bytes in the kernel it is soon full, when
+        nothing is read."""
+        raw = socket.socket() if isinstance(where, int) else socket.socket(socket.AF_UNIX)
         if receive_buffer is not None:
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         raw.setblocking(False)
         loop = asyncio.get_running_loop()
         try:
-            await loop.sock_connect(raw, ("127.0.0.1", port))
-        except OSError:
+            await loop.sock_connect(raw, ("127.0.0.1", where) if isinstance(where, int) else where)
+        except BaseException:
             raw.close()
             raise
         reader = _Reader(2**16 if receive_buffer is None else 4096)

@@ -121,6 +121,31 @@ class TestOneRequest:
 
         play(main())
 
+    def test_blanks_go_on_while_the_head_is_here_and_the_answer_is_not(self) -> None:
+        """Some servers send their heads at once, whether they stream or not."""
+
+        async def main() -> None:
+            stage = HoldStage(waiting={"heartbeat": 5, "nonstream_keepalive": "whitespace"}, force_stream=False)
+            wire = stage.ask(stream=False)
+            await settle()
+            call = stage.calls[0]
+            call.connect()
+            await settle()
+            call.head(200, PLAIN)
+            await pass_time(6)
+            assert wire.answer.body == b" "
+            call.piece(WHOLE[:9])
+            await pass_time(6)
+            assert wire.answer.body == b"  "
+            call.end(WHOLE[9:])
+            await settle()
+            assert (wire.answer.body, wire.answer.is_whole) == (b"  " + WHOLE, True)
+            await pass_time(20)
+            assert wire.answer.body == b"  " + WHOLE
+            stage.check_over()
+
+        play(main())
+
     @pytest.mark.parametrize("status", [502, 503])
     def test_either_status_may_say_that_it_loads(self, status: int) -> None:
         async def main() -> None:

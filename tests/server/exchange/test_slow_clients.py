@@ -18,8 +18,8 @@ from tests.server.states import (
 
 
 class TestSlowClients:
-    async def test_one_that_reads_nothing_is_cut(self, open_house: OpenHouse, hands: Hands) -> None:
-        """F16: the upstream is paused meanwhile; the connection is closed at once, although it has unread data."""
+    async def test_f16_one_that_reads_nothing_is_cut(self, open_house: OpenHouse, hands: Hands) -> None:
+        """The upstream is paused meanwhile; the connection is closed at once, although it has unread data."""
         house = await open_house(server={"client_stall_timeout": 0.05})
         client = await house.ask(receive_buffer=4096)
         turn = await hands.turn()
@@ -34,8 +34,7 @@ class TestSlowClients:
         with pytest.raises(CutOff):
             await client.body()
 
-    async def test_one_that_reads_nothing_and_leaves(self, house: House, hands: Hands) -> None:
-        """F14."""
+    async def test_f14_one_that_reads_nothing_and_leaves(self, house: House, hands: Hands) -> None:
         client = await house.ask(receive_buffer=4096)
         turn = await hands.turn()
         await turn.begin()

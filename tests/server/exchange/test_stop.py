@@ -89,8 +89,7 @@ class TestStop:
 
     @pytest.mark.parametrize("first", ["stop", "leave"])
     @parametrize([*WAITING, just_granted, connecting, *RUNNING, ended])
-    def test_leaving_in_the_same_turn(self, state: State, first: str) -> None:
-        """F13."""
+    def test_f13_leaving_in_the_same_turn(self, state: State, first: str) -> None:
 
         async def main() -> None:
             stage = Stage()

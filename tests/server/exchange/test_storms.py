@@ -28,7 +28,7 @@ class TestStorms:
 
     ROUNDS = 500
 
-    async def test_leaving_as_the_slot_falls_free(self, open_house: OpenHouse, hands: Hands, cap: int) -> None:
+    async def test_f07_leaving_as_the_slot_falls_free(self, open_house: OpenHouse, hands: Hands, cap: int) -> None:
         house = await open_house(upstream={"max_concurrent": cap, "release_timeout": 0.001})
         chance = random.Random(cap)
         answering = asyncio.ensure_future(answer_all(hands))
@@ -42,7 +42,7 @@ class TestStorms:
                 chance.choice([client.fin, client.reset])()
         await self.finish(house, hands, cap, answering, clients)
 
-    async def test_leaving_as_the_wait_runs_out(self, open_house: OpenHouse, hands: Hands, cap: int) -> None:
+    async def test_f13_leaving_as_the_wait_runs_out(self, open_house: OpenHouse, hands: Hands, cap: int) -> None:
         house = await open_house(upstream={"max_concurrent": cap, "queue_timeout": 0.005, "release_timeout": 0.001})
         chance = random.Random(cap)
         held = [await house.ask() for _ in range(cap)]
@@ -61,7 +61,7 @@ class TestStorms:
             await turn.complete()
         await self.finish(house, hands, cap, asyncio.ensure_future(answer_all(hands)), held)
 
-    async def test_leaving_as_it_is_stopped(self, open_house: OpenHouse, hands: Hands, cap: int) -> None:
+    async def test_f13_leaving_as_it_is_stopped(self, open_house: OpenHouse, hands: Hands, cap: int) -> None:
         house = await open_house(upstream={"max_concurrent": cap, "release_timeout": 0.001})
         chance = random.Random(cap)
         clients: list[Client] = []

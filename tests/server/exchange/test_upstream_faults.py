@@ -142,8 +142,8 @@ class TestUpstreamFails:
         assert house.outcomes[-1] == "upstream_error"
 
     @PATHS
-    async def test_headers_and_no_body(self, house: House, hands: Hands, path: str) -> None:
-        """F39: both when it says there is none, and when it breaks off."""
+    async def test_f39_headers_and_no_body(self, house: House, hands: Hands, path: str) -> None:
+        """Both when it says there is none, and when it breaks off."""
         for close in (False, True):
             client = await house.ask(path=path)
             turn = await hands.turn()
@@ -231,8 +231,8 @@ async def test_an_error_told_within_an_answer_is_an_answer_of_its_own(
 
 
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/chat/completions"])
-def test_a_stream_that_is_cut_at_any_byte(path: str) -> None:
-    """F40: whole events and one error event, or the whole stream."""
+def test_f40_a_stream_that_is_cut_at_any_byte(path: str) -> None:
+    """Whole events and one error event, or the whole stream."""
     answer = ANSWER if path == "/v1/messages" else CHAT_ANSWER
     error = b"event: error\n" if path == "/v1/messages" else b'data: {"error"'
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from llmgate.admission.local import LocalAdmission, LocalPlace
+from llmgate.admission.local import LocalAdmission
+from llmgate.admission.place import LocalPlace
 from llmgate.errors import GateError
 from llmgate.protocols.openai import ChatSurface
 from llmgate.protocols.passthrough import Unwatched

@@ -3,6 +3,8 @@
 import pytest
 
 from llmgate.core.events import Requeued
+from llmgate.server.passage import MOST_LOADINGS
+from tests.server.holding import LOADING
 from tests.server.house import UPSTREAM
 from tests.server.passing import (
     BOTH,
@@ -262,6 +264,136 @@ class TestServerFaults:
             stage.calls[0].end(LAST)
             await settle()
             assert (wire.answer.status, wire.answer.body, stage.outcomes) == (status, LAST, [outcome])
+            stage.check_over()
+
+        play(main())
+
+
+LOADS = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(LOADING))]
+
+
+class TestLoading:
+    """A server that says that it loads its model has begun nothing."""
+
+    def test_where_it_is_held_it_waits_and_is_sent_again(self) -> None:
+        async def main() -> None:
+            stage = PassStage(upstream={"on_down": "hold"})
+            wire = stage.pass_on(body=b"all of it")
+            await settle()
+            await stage.begin(stage.calls[0], LOADS, 503)
+            stage.calls[0].end(LOADING)
+            await settle()
+            assert (stage.taken, wire.received, stage.gate.is_up(UPSTREAM)) == ((1, 0, 0), b"", False)
+            stage.services.admission.set_endpoint(UPSTREAM, UPSTREAM, up=True)
+            await settle()
+            await stage.begin(stage.calls[1])
+            stage.calls[1].end(LAST)
+            await settle()
+            assert stage.bodies == [b"all of it"] * 2
+            assert (wire.answer.body, wire.answer.is_whole, stage.outcomes) == (LAST, True, ["completed"])
+            stage.check_over()
+
+        play(main())
+
+    def test_one_that_says_so_again_and_again_is_believed_no_more(self) -> None:
+        async def main() -> None:
+            stage = PassStage(upstream={"on_down": "hold"})
+            wire = stage.pass_on()
+            for number in range(MOST_LOADINGS + 1):
+                await settle()
+                await stage.begin(stage.calls[number], LOADS, 503)
+                stage.calls[number].end(LOADING)
+                await settle()
+                stage.services.admission.set_endpoint(UPSTREAM, UPSTREAM, up=True)
+            await settle()
+            assert (wire.answer.status, wire.answer.body, wire.answer.ended) == (503, LOADING, True)
+            assert stage.outcomes == ["upstream_error"]
+            stage.check_over()
+
+        play(main())
+
+    @BOTH
+    def test_else_it_is_passed_on_and_nobody_else_is_sent_there(self, method: str) -> None:
+        async def main() -> None:
+            stage = PassStage(upstream={"on_down": "fail" if method == GATED else "hold"})
+            wire = stage.pass_on(method)
+            await settle()
+            await stage.begin(stage.calls[0], LOADS, 503)
+            stage.calls[0].end(LOADING)
+            await settle()
+            assert (wire.answer.status, wire.answer.body, wire.answer.ended) == (503, LOADING, True)
+            assert wire.answer.headers["content-length"] == str(len(LOADING))
+            assert stage.outcomes == (["upstream_error"] if method == GATED else [])
+            assert not stage.gate.is_up(UPSTREAM)
+            stage.check_over()
+
+        play(main())
+
+    @BOTH
+    def test_any_other_503_passes_as_it_is(self, method: str) -> None:
+        async def main() -> None:
+            for said, length in ((b"busy\n", True), (LOADING, False)):
+                stage = PassStage(upstream={"on_down": "hold"})
+                wire = stage.pass_on(method)
+                await settle()
+                sized = [(b"content-length", b"%d" % len(said))] if length else [(b"transfer-encoding", b"chunked")]
+                await stage.begin(stage.calls[0], sized, 503)
+                stage.calls[0].end(said)
+                await settle()
+                assert (wire.answer.status, wire.answer.body, wire.answer.ended) == (503, said, True)
+                assert stage.outcomes == (["upstream_error"] if method == GATED else [])
+                assert stage.gate.is_up(UPSTREAM)
+                stage.check_over()
+
+        play(main())
+
+    @BOTH
+    @pytest.mark.parametrize("leaves", [False, True])
+    def test_half_of_it_says_nothing(self, method: str, leaves: bool) -> None:
+        async def main() -> None:
+            stage = PassStage(upstream={"on_down": "hold"})
+            wire = stage.pass_on(method)
+            await settle()
+            await stage.begin(stage.calls[0], LOADS, 503)
+            stage.calls[0].piece(LOADING[:9])
+            await settle()
+            if leaves:
+                wire.leave()
+            else:
+                stage.calls[0].lose()
+            await settle()
+            if not leaves:
+                assert (wire.answer.status, wire.answer.headers["llmgate-code"]) == (502, "UPSTREAM_ERROR")
+            assert stage.outcomes == ([] if method == UNGATED else ["client_gone" if leaves else "upstream_error"])
+            await pass_time(2)
+            stage.check_over()
+
+        play(main())
+
+    def test_who_leaves_while_it_waits_again_is_not_sent(self) -> None:
+        async def main() -> None:
+            stage = PassStage(upstream={"on_down": "hold"})
+            wire = stage.pass_on()
+            await settle()
+            await stage.begin(stage.calls[0], LOADS, 503)
+            stage.calls[0].end(LOADING)
+            wire.leave()
+            await settle()
+            stage.services.admission.set_endpoint(UPSTREAM, UPSTREAM, up=True)
+            await settle()
+            assert len(stage.calls) == 1
+            assert len(stage.outcomes) == 1
+            stage.check_over()
+
+        play(main())
+
+    def test_a_connection_that_is_refused_to_what_goes_straight_through_is_noted(self) -> None:
+        async def main() -> None:
+            stage = PassStage(upstream={"on_down": "hold"})
+            await connecting(stage, UNGATED)
+            stage.calls[0].refuse()
+            await settle()
+            assert not stage.gate.is_up(UPSTREAM)
             stage.check_over()
 
         play(main())
