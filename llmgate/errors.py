@@ -4,7 +4,17 @@
     ├── BadRequest            BAD_REQUEST     400     -            the request itself is at fault
     │   ├── BodyTooLarge      BODY_TOO_LARGE  413     -
     │   ├── BodyTimeout       BODY_TIMEOUT    408     -
+    │   ├── HeadTooLarge      HEAD_TOO_LARGE  431     -            414 where it is the request line
+    │   ├── HeadTimeout       HEAD_TIMEOUT    408     -
     │   └── MethodNotAllowed  METHOD_NOT_ALLOWED 405  -
+    ├── NotAllowed            NOT_ALLOWED     403     refused      who asks may not
+    │   ├── Unauthorized      UNAUTHORIZED    401     refused      no key, or none that counts
+    │   ├── HostNotAllowed    HOST_NOT_ALLOWED 421    refused      asked under a name that is not ours
+    │   ├── OriginNotAllowed  ORIGIN_NOT_ALLOWED 403  refused      a page of another site asks
+    │   └── ModelNotAllowed   MODEL_NOT_ALLOWED 403   refused      not with this key
+    ├── KeyLimit              KEY_LIMIT       429     refused      the key has as many requests as it may
+    ├── TooManyConnections    TOO_MANY_CONNECTIONS 503 -           of clients, all together
+    ├── TooManyBodies         TOO_MANY_BODIES 503     -            more bytes of requests than are held in memory
     ├── NotFound              NOT_FOUND       404     -            no such path
     │   └── UnknownModel      UNKNOWN_MODEL   404     -
     ├── QueueFull             QUEUE_FULL      503     queue_full
@@ -62,8 +72,58 @@ class BodyTimeout(BadRequest):
     code, status = "BODY_TIMEOUT", 408
 
 
+class HeadTooLarge(BadRequest):
+    code, status = "HEAD_TOO_LARGE", 431
+
+
+class HeadTimeout(BadRequest):
+    code, status = "HEAD_TIMEOUT", 408
+
+
 class MethodNotAllowed(BadRequest):
     code, status = "METHOD_NOT_ALLOWED", 405
+
+
+class NotAllowed(GateError):
+    """Who asks may not do this."""
+
+    code, status, outcome = "NOT_ALLOWED", 403, "refused"
+
+
+class Unauthorized(NotAllowed):
+    """The same for no key, a wrong one and one that is disabled: nobody learns which keys there are."""
+
+    code, status = "UNAUTHORIZED", 401
+
+
+class HostNotAllowed(NotAllowed):
+    code, status = "HOST_NOT_ALLOWED", 421
+
+
+class OriginNotAllowed(NotAllowed):
+    code = "ORIGIN_NOT_ALLOWED"
+
+
+class ModelNotAllowed(NotAllowed):
+    code = "MODEL_NOT_ALLOWED"
+
+
+class KeyLimit(GateError):
+    """The client's own limit, which is no fullness of a queue. `limit` goes out as a header."""
+
+    code, status, outcome = "KEY_LIMIT", 429, "refused"
+
+    def __init__(self, message: str, *, limit: int = 0) -> None:
+        super().__init__(message)
+        self.limit = limit
+
+
+class TooManyConnections(GateError):
+    code, status, outcome = "TOO_MANY_CONNECTIONS", 503, "refused"
+
+
+class TooManyBodies(GateError):
+    code, status, outcome = "TOO_MANY_BODIES", 503, "refused"
 
 
 class NotFound(GateError):
@@ -122,6 +182,14 @@ class SettingsError(LlmgateError):
 
 class AdminError(LlmgateError):
     """The admin socket did not give what was asked; the message says what to do next."""
+
+
+class AdminRefusal(AdminError):
+    """The daemon does not do what was asked; `code` is its word for why, such as UNKNOWN_UPSTREAM."""
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class DaemonNotRunning(AdminError):

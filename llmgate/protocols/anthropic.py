@@ -9,11 +9,15 @@ SDKs that ignore event names and those that validate the data both skip it.
     BodyTimeout      408     invalid_request_error   the same            the same
     MethodNotAllowed 405     invalid_request_error   the same            the same
     NotFound, UnknownModel 404 not_found_error       the same            the same
+    Unauthorized     401     authentication_error    the same            the same
+    HostNotAllowed   421     permission_error        the same            the same
+    OriginNotAllowed, ModelNotAllowed 403 permission_error the same      the same
+    KeyLimit         429     rate_limit_error        the same            the same
     QueueFull        503     overloaded_error        timeout_error       overloaded_error
     QueueTimeout     504     timeout_error           timeout_error       overloaded_error
     Cancelled        503     overloaded_error        timeout_error       overloaded_error
     Refused          503     overloaded_error        timeout_error       overloaded_error
-    UpstreamDown     503     overloaded_error        the same            the same
+    UpstreamDown, TooManyBodies, TooManyConnections 503 overloaded_error the same the same
     UpstreamTimeout  504     timeout_error           the same            the same
     UpstreamFailed   502     api_error               the same            the same
     any other        500     api_error               the same            the same
@@ -35,9 +39,14 @@ from llmgate.errors import (
     BadRequest,
     BodyTooLarge,
     GateError,
+    KeyLimit,
+    NotAllowed,
     NotFound,
     QueueError,
     QueueTimeout,
+    TooManyBodies,
+    TooManyConnections,
+    Unauthorized,
     UpstreamDown,
     UpstreamTimeout,
 )
@@ -53,10 +62,15 @@ from llmgate.protocols.upstream_error import UpstreamError, read_upstream_error
 _TYPES: dict[type[BaseException], str] = {
     BodyTooLarge: "request_too_large",
     BadRequest: "invalid_request_error",
+    Unauthorized: "authentication_error",
+    NotAllowed: "permission_error",
+    KeyLimit: "rate_limit_error",
     NotFound: "not_found_error",
     QueueTimeout: "timeout_error",
     QueueError: "overloaded_error",
     UpstreamDown: "overloaded_error",
+    TooManyBodies: "overloaded_error",
+    TooManyConnections: "overloaded_error",
     UpstreamTimeout: "timeout_error",
     GateError: "api_error",
 }

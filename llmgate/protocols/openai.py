@@ -7,6 +7,10 @@ answer with an empty delta. It is for clients that give up after a time without 
     error                        status       type                    code
     BadRequest and its kinds     400 408 405 413  invalid_request_error  the error's own, such as BODY_TOO_LARGE
     NotFound, UnknownModel       404          not_found_error         NOT_FOUND, UNKNOWN_MODEL
+    Unauthorized                 401          authentication_error    UNAUTHORIZED
+    HostNotAllowed               421          permission_error        HOST_NOT_ALLOWED
+    OriginNotAllowed, ModelNotAllowed 403     permission_error        ORIGIN_NOT_ALLOWED, MODEL_NOT_ALLOWED
+    KeyLimit                     429          rate_limit_error        KEY_LIMIT
     QueueFull, Cancelled, Refused 503         server_error            QUEUE_FULL, CANCELLED, REFUSED
     QueueTimeout                 504          server_error            QUEUE_TIMEOUT
     UpstreamDown                 503          server_error            UPSTREAM_DOWN
@@ -39,6 +43,7 @@ _TYPES_BY_STATUS = {
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
+    421: "permission_error",
     429: "rate_limit_error",
 }
 

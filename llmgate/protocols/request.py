@@ -2,15 +2,18 @@
 
 Only five keys of the outermost object are decoded; msgspec checks the grammar of the rest without building it.
 
-One body, one model: parsers take the last of two equal keys in silence, so a body with two outermost `model` keys could
-be routed by one and served by the other, and is refused. A key is `model` also when letters of it are escaped
-("mod\\u0065l"). One quick search finds all such keys at any depth; only where there are two or more (tool schemas have
-them) brackets are counted to tell which are outermost. Both rely on the body being valid JSON and come after decoding.
+One body, one model: parsers take the first or the last of two equal keys in silence, and some (that of Go, so Ollama)
+do not tell MODEL from model, so a body with two outermost `model` keys could be routed by one and served by the other.
+The rule: of the outermost keys exactly one may be `model`, once escapes are read ("mod\\u0065l") and case is set aside,
+and that one is in lower case. One quick search finds all such keys at any depth; only where there are two or more (tool
+schemas have them) brackets are counted to tell which are outermost. A body is nested DEPTH_MOST deep at most: servers
+take less than we do, and not all of them survive more. Both rely on the body being valid JSON and come after decoding.
 """
 
+import codecs
 import re
 from collections.abc import Iterator
-from itertools import islice
+from itertools import accumulate, islice
 
 import msgspec
 
@@ -23,13 +26,19 @@ MODEL_MOST = 256
 _SESSION_MOST = 256
 _FIELD_MOST = 16_384
 
+DEPTH_MOST = 128
+"""Brackets inside each other; the limit of serde_json, which some servers read with."""
+
 _MODEL_KEY = re.compile(
-    rb'"(?<!\\")(?:m|\\u006[dD])(?:o|\\u006[fF])(?:d|\\u0064)(?:e|\\u0065)(?:l|\\u006[cC])"[ \t\r\n]*:[ \t\r\n]*'
+    rb'"(?<!\\")(?:[mM]|\\u00[46][dD])(?:[oO]|\\u00[46][fF])(?:[dD]|\\u00[46]4)(?:[eE]|\\u00[46]5)'
+    rb'(?:[lL]|\\u00[46][cC])"[ \t\r\n]*:[ \t\r\n]*'
 )
 # A quote that opens a string has no backslash before it, and no letter follows one that closes it: in valid JSON each
 # match is a whole key.
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 _WINDOW = 65_536
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
 
 class _Head(msgspec.Struct):
@@ -63,6 +72,7 @@ def read_model_request(body: bytes, *, streams: bool = False) -> ModelRequest:
     if not head.model or len(head.model) > MODEL_MOST or not head.model.isprintable():
         raise _bad("the model name is empty, too long or holds control characters")
     _refuse_two_models(body)
+    _refuse_deep(body)
     stream = streams if head.stream is None else head.stream
     return ModelRequest(model=head.model, stream=stream, body=body, session=_session(head))
 
@@ -79,7 +89,7 @@ def replace_model(body: bytes, model: str) -> bytes:
 def _read_head(body: bytes) -> _Head:
     try:
         if not body.isascii():
-            str(body, "utf-8")  # msgspec does not look into the strings that it skips
+            _check_utf8(body)  # msgspec does not look into the strings that it skips
         return _HEAD.decode(body)
     except msgspec.ValidationError as error:
         raise _bad(_what_is_wrong(str(error))) from None
@@ -87,6 +97,14 @@ def _read_head(body: bytes) -> _Head:
         raise _bad("the body is not valid JSON") from None
     except RecursionError:
         raise _bad("the body is nested too deeply") from None
+
+
+def _check_utf8(body: bytes) -> None:
+    """Raises UnicodeDecodeError. In windows: one call would hold up all threads for as long as it takes."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    for start in range(0, len(body), _WINDOW):
+        decoder.decode(body[start : start + _WINDOW])
+    decoder.decode(b"", final=True)
 
 
 def _what_is_wrong(found: str) -> str:
@@ -122,19 +140,39 @@ def _model_values(body: bytes) -> Iterator[int]:
 
 
 def _nesting(text: bytes) -> int:
-    """Opening less closing brackets in a piece of JSON that begins and ends outside of strings.
+    """Opening less closing brackets in a piece of JSON that begins and ends outside of strings."""
+    return sum(2 * _opening(brackets) - len(brackets) for brackets in _brackets(text))
+
+
+def _refuse_deep(body: bytes) -> None:
+    depth = 0
+    for brackets in _brackets(body) if _opening(body) > DEPTH_MOST else ():
+        opening = _opening(brackets)
+        if depth + opening > DEPTH_MOST and _deepest(brackets, depth) > DEPTH_MOST:
+            raise _bad("the body is nested too deeply")
+        depth += 2 * opening - len(brackets)
+
+
+def _deepest(brackets: bytes, depth: int) -> int:
+    return max(accumulate(map(_STEPS.__getitem__, brackets), initial=depth))
+
+
+def _opening(text: bytes) -> int:
+    return len(text) - len(text.translate(None, b"[{"))
+
+
+def _brackets(text: bytes) -> Iterator[bytes]:
+    """The brackets that are outside of strings, in a piece of JSON that begins outside of them.
 
     Without its escapes every other part between two quotes is outside of a string. In windows, since a list of parts is
     many times as large as the text.
     """
     text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
-    depth = inside = 0
+    inside = 0
     for start in range(0, len(text), _WINDOW):
         parts = text[start : start + _WINDOW].split(b'"')
-        outside = b"".join(parts[inside::2])
+        yield b"".join(parts[inside::2]).translate(None, _NO_BRACKETS)
         inside = (inside + len(parts) - 1) % 2
-        depth += outside.count(b"{") + outside.count(b"[") - outside.count(b"}") - outside.count(b"]")
-    return depth
 
 
 def _session(head: _Head) -> str:

@@ -35,8 +35,9 @@ from llmgate.protocols.counting import (
 from llmgate.protocols.speech import MESSAGES_PATH, is_no_such_path
 from llmgate.protocols.surfaces import MESSAGES
 from llmgate.protocols.translate.request import Options, Translated, translate
-from llmgate.server.asgi import ClientLeft, Headers, headers_of, new_request_id, read_body
+from llmgate.server.asgi import ClientLeft, Headers, access_of, headers_of, new_request_id, read_aside, read_body
 from llmgate.server.listener import Listener
+from llmgate.server.permission import find_route
 from llmgate.server.refusal import refuse
 from llmgate.server.services import Services
 from llmgate.upstreams.answer import NO_TIMEOUTS, Done
@@ -60,18 +61,25 @@ class TokenCount:
     def __init__(self, services: Services, scope: Scope, receive: Receive) -> None:
         self._services = services
         self._receive = receive
+        self._access = access_of(scope)
         self._headers = headers_of(scope)
         self._query: bytes = scope["query_string"]
         self._id = new_request_id()
         self._task: asyncio.Task[None] | None = None
         self._cut_by: GateError | ClientLeft | None = None
 
+    @property
+    def id(self) -> str:
+        """See services.Stoppable."""
+        return self._id
+
     async def answer(self) -> Response:
         """What the client gets; empty where it left. Whatever is being asked is closed as soon as it leaves."""
         server = self._services.settings.server
         try:
             body = await read_body(self._headers, self._receive, server.max_body, server.body_timeout)
-            route = self._services.routes.find(MESSAGES.read_request(body).model)
+            request = await read_aside(MESSAGES.read_request, body)
+            route = find_route(self._services, self._access, request.model)
             return await self._while_there(body, route)
         except ClientLeft:
             return Response()
@@ -209,7 +217,7 @@ class Counter:
         async with call as answer:
             status, told = answer.status, await answer.read(_LIMIT)
         if may_blame and blames_request(status, told):
-            raise Blamed(status, told)
+            raise Blamed(status, self._upstream.without_secrets(told))
         return status, told
 
     def _translate(self) -> Translated | None:

@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable
 from starlette.types import Receive, Scope, Send
 
 from llmgate.errors import ClientStalled, GateError, Outcome, UpstreamFailed
-from llmgate.server.asgi import CONNECTION, Connection, Headers, headers_of, new_request_id
+from llmgate.server.asgi import CONNECTION, Connection, Headers, access_of, headers_of, new_request_id
 from llmgate.server.listener import Listener
+from llmgate.server.permission import counted
 from llmgate.server.reply import Reply
 from llmgate.server.services import Services
 from llmgate.upstreams.answer import Answer
@@ -57,6 +58,11 @@ class Errand:
         self._stopped_by: GateError | None = None
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def id(self) -> str:
+        """See services.Stoppable."""
+        return self._id
+
     async def _live(self, work: Callable[[], Awaitable[None]]) -> None:
         """Does the work, with an ear on the client. Raises nothing but foreign cancellation."""
         self._task = asyncio.current_task()
@@ -71,7 +77,8 @@ class Errand:
         """Every way it may end leads through here."""
         try:
             try:
-                await work()
+                with counted(self._services, access_of(self._scope)):
+                    await work()
             except GateError as error:
                 self._fail(error)
             except Exception:

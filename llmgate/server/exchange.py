@@ -29,11 +29,14 @@ from llmgate.server import identity
 from llmgate.server.asgi import (
     JSON,
     ClientLeft,
+    access_of,
     peer_of,
+    read_aside,
     read_body,
 )
 from llmgate.server.errand import ClientGone, Errand, check_status
 from llmgate.server.outcome import outcome_of
+from llmgate.server.permission import find_route
 from llmgate.server.relay import Relay
 from llmgate.server.services import Services
 from llmgate.server.voice import Voice
@@ -134,6 +137,7 @@ class Exchange(Errand):
         try:
             request = await self._read()
             route = self._route(request.model)
+            self._voice.upstream = route.upstream
         except ClientLeft:
             return
         except GateError as error:
@@ -149,7 +153,6 @@ class Exchange(Errand):
 
     async def _wait_and_run(self, request: ModelRequest, route: Route) -> None:
         settings = self._services.settings.upstreams[route.upstream]
-        self._voice.upstream = route.upstream
         self._release_timeout = settings.release_timeout
         self._force_stream = settings.force_stream
         find_way = self._ways(request, route, settings)
@@ -252,7 +255,8 @@ class Exchange(Errand):
         if streams and self._gathering is not None:
             await self._pass_gathered(answer, way, self._gathering)
             return
-        self._voice.hush()
+        if stream or answer.status >= 300:
+            self._voice.hush()  # else blanks go on until the answer is here: its head may come long before it
         if answer.status >= 400:
             self._tell_upstream_error(answer, await answer.read(LARGEST_ERROR))
         elif answer.status >= 300:
@@ -283,6 +287,7 @@ class Exchange(Errand):
         self._whole = whole = Whole(answer, Held(LARGEST_ANSWER), told_as_stream or way.whole)
         answer.start(whole)
         body = await whole.wait_body()
+        self._voice.hush()
         if told_as_stream is None:
             self._voice.answer(answer.status, returned_headers(answer), body)
             return
@@ -297,6 +302,7 @@ class Exchange(Errand):
             if record is not None and gathering.started:
                 record.first_byte_at = record.first_byte_at or time.monotonic()
                 record.output_tokens = gathering.output_tokens
+                record.input_tokens = gathering.input_tokens or 0
 
         self._whole = whole = Whole(answer, gathering, way.whole, note, lambda: self._grant_grace(whole.give_up))
         answer.start(whole)
@@ -305,6 +311,8 @@ class Exchange(Errand):
         self._voice.answer(answer.status, [JSON, *headers], body)
 
     def _tell_upstream_error(self, answer: Answer, body: bytes) -> None:
+        if self._server is not None:
+            body = self._server.without_secrets(body)
         self._voice.tell_upstream_error(answer.status, returned_headers(answer), body)
 
     # ---- the slot
@@ -387,13 +395,13 @@ class Exchange(Errand):
         server = self._services.settings.server
         body = await read_body(self._headers, self._receive, server.max_body, server.body_timeout)
         self._wishes = read_wishes(self._headers)
-        return self._surface.read_request(body)
+        return await read_aside(self._surface.read_request, body)
 
     def _route(self, model: str) -> Route:
-        return Route(self._forced, model) if self._forced else self._services.routes.find(model)
+        return find_route(self._services, access_of(self._scope), model, self._forced)
 
     def _max_wait(self, settings: UpstreamSettings, *, stream: bool) -> float | None:
-        limits = (self._wishes.max_wait, None if stream else settings.nonstream_queue_timeout)
+        limits = (self._wishes.max_wait, None if stream else settings.queue_timeout_nonstream)
         return min((limit for limit in limits if limit is not None), default=None)
 
     def _caller(self, request: ModelRequest) -> Caller:
@@ -407,6 +415,7 @@ class Exchange(Errand):
             client=identity.client_of(headers),
             session=identity.session_of(headers, names.session, request.session),
             purpose=identity.purpose_of(headers, names.purpose) or request.purpose,
+            key=access_of(self._scope).key_name,
             peer=peer_of(self._scope),
             body_bytes=len(request.body),
         )

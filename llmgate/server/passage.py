@@ -2,7 +2,8 @@
 
 What could start work there takes a place at the upstream's gate first, and waits for its slot without a word: nothing
 is known of such a client. The rest goes straight through, to the first server of an upstream that has several.
-The slot is given back as an Exchange does it: by `_upstream_done`, which the transport calls exactly once.
+The slot is given back as an Exchange does it: by `_upstream_done`, which the transport calls exactly once. So is the
+request held, and asked again, while its server is not there or loads its model: its whole body is here.
 Once the head of an answer is out, whatever goes wrong is told by closing the client's connection.
 """
 
@@ -12,11 +13,11 @@ from dataclasses import dataclass
 
 from starlette.types import Receive, Scope, Send
 
-from llmgate.admission.base import NO_CONNECTION, Place
+from llmgate.admission.base import LOADING_MODEL, NO_CONNECTION, Place
 from llmgate.core.caller import Caller
-from llmgate.errors import ClientStalled, GateError, Refused, UpstreamDown
+from llmgate.errors import ClientStalled, GateError, NotFound, Outcome, Refused, UpstreamDown
 from llmgate.protocols.passthrough import PASSED, Unwatched, is_gated, location_for
-from llmgate.protocols.speech import LOADING
+from llmgate.protocols.speech import LOADING, is_loading
 from llmgate.protocols.surface import Surface
 from llmgate.protocols.surfaces import CHAT, MESSAGES, OLLAMA_CHAT
 from llmgate.server import identity
@@ -24,6 +25,7 @@ from llmgate.server.asgi import (
     ClientLeft,
     Header,
     Headers,
+    access_of,
     peer_of,
     read_body,
 )
@@ -41,6 +43,12 @@ API = "passthrough"
 """The `api` of log, feed and metrics."""
 
 EVENTS = b"text/event-stream"
+
+LARGEST_JUDGED = 64 * 1024
+"""Bytes of a body of known length that is read before it is passed on, where it may say that nothing was begun."""
+
+MOST_LOADINGS = 3
+"""See Exchange."""
 
 _NO_BODY = (204, 304)
 _UNBUFFERED: Header = (b"x-accel-buffering", b"no")
@@ -71,7 +79,9 @@ class Passage(Errand):
     __slots__ = (
         "_answer_status",
         "_call_over",
+        "_keeps_slot",
         "_leg",
+        "_loadings",
         "_place",
         "_relay",
         "_release_timeout",
@@ -87,6 +97,10 @@ class Passage(Errand):
         self._release_timeout = 0.0
         self._place: Place | None = None
         """None, too, where it needs none."""
+        self._keeps_slot = False
+        """What the answer says decides whether the request is asked again: until then its slot is not given back."""
+        self._loadings = 0
+        """How often a server said that it was loading its model."""
         self._requeued = False
         """Of a call that sent nothing: the request stands in the line again."""
         self._server: Upstream | None = None
@@ -114,13 +128,15 @@ class Passage(Errand):
 
     async def _wait_and_run(self, body: bytes, wishes: Wishes) -> None:
         name = self._leg.upstream
-        settings = self._services.settings.upstreams[name]
+        settings = self._services.settings.upstreams.get(name)
+        if settings is None:  # a reload took it away while the body came
+            raise NotFound(f"llmgate: there is no upstream {name} any more (NOT_FOUND)")
         self._voice.upstream = name
         self._release_timeout = settings.release_timeout
         if not is_gated(self._scope["method"], self._leg.path):
             await self._run_ungated(body)
             return
-        limits = [limit for limit in (wishes.max_wait, settings.nonstream_queue_timeout) if limit is not None]
+        limits = [limit for limit in (wishes.max_wait, settings.queue_timeout_nonstream) if limit is not None]
         caller = self._caller(len(body))
         async with self._services.admission.enter(name, caller, max_wait=min(limits, default=None)) as place:
             self._place = place
@@ -138,8 +154,15 @@ class Passage(Errand):
     async def _run_ungated(self, body: bytes) -> None:
         if self._services.draining:
             raise Refused(f"llmgate: upstream {self._leg.upstream} takes no new requests (REFUSED)")
-        async with self._call(self._leg.upstream, body) as answer:
-            await self._take(answer)
+        self._services.ungated += 1
+        try:
+            async with self._call(self._leg.upstream, body) as answer:
+                await self._take(answer)
+        except UpstreamDown:
+            self._note_down(NO_CONNECTION)
+            raise
+        finally:
+            self._services.ungated -= 1
 
     async def _run(self, place: Place, body: bytes) -> bool:
         """The slot is there: asks the server. False where that is not there: the request waits again."""
@@ -147,12 +170,11 @@ class Passage(Errand):
         place.hand_over()
         try:
             async with call as answer:
-                await self._take(answer)
+                return await self._take(answer)
         except UpstreamDown:
             if not self._requeued:
                 raise
             return False
-        return True
 
     def _call(self, endpoint: str, body: bytes) -> Call:
         self._server = server = self._services.upstreams[endpoint]
@@ -162,16 +184,45 @@ class Passage(Errand):
         method = self._scope["method"].encode("ascii")
         return server.call(method, target, self._headers, body, self._upstream_done, request_id=self._id)
 
-    async def _take(self, answer: Answer) -> None:
-        """An answer's head is here."""
+    async def _take(self, answer: Answer) -> bool:
+        """An answer's head is here. False where it says that the request was not begun, and it waits again."""
         self._answer_status = answer.status
         try:
+            if answer.status in LOADING and 0 <= _length_of(answer) <= LARGEST_JUDGED:
+                return await self._judge(answer)
             self._note_head(answer)
             await self._pass(answer)
         except BaseException as error:
             # before the call is closed, which asks for it
             self._outcome = self._outcome or (error.outcome if isinstance(error, GateError) else "upstream_error")
             raise
+        return True
+
+    async def _judge(self, answer: Answer) -> bool:
+        self._keeps_slot = self._place is not None
+        body = await answer.read(LARGEST_JUDGED)
+        if is_loading(answer.status, body) and self._waits_again():
+            return False
+        self._reply.start(answer.status, [*self._passed_headers(answer), *self._voice.headers()])
+        self._reply.finish(body)
+        if self._place is not None:
+            self._place.leave(self._outcome_of(Done.ENDED, None, None))
+        return True
+
+    def _waits_again(self) -> bool:
+        """Its server loads its model: nobody else is sent there."""
+        self._loadings += 1
+        if self._place is not None:
+            return self._loadings <= MOST_LOADINGS and self._place.requeue(LOADING_MODEL)
+        self._note_down(LOADING_MODEL)
+        return False
+
+    def _note_down(self, reason: str) -> None:
+        """What went straight through met nobody: those who wait need not find that out for themselves."""
+        admission, upstream = self._services.admission, self._leg.upstream
+        known = admission.gate(upstream).endpoints() if upstream in admission.upstreams() else {}
+        if self._server is not None and self._server.name in known:  # not one that a reload took away
+            admission.set_endpoint(upstream, self._server.name, up=False, reason=reason)
 
     def _note_head(self, answer: Answer) -> None:
         """What the head says of the server. A stream of events is an answer that is being made: it has one of the
@@ -213,7 +264,9 @@ class Passage(Errand):
         name = self._leg.upstream
         settings = self._services.settings.upstreams[name]
         endpoints = dict(zip(self._services.admission.gate(name).endpoints(), settings.all_endpoints, strict=True))
-        server = endpoints[self._server.name if self._server is not None else name]
+        server = endpoints.get(self._server.name if self._server is not None else name)
+        if server is None:  # a reload took it away
+            return []
         location = location_for(value, server.url, self._leg.outside)
         return [] if location is None else [(b"location", location)]
 
@@ -228,11 +281,23 @@ class Passage(Errand):
             return
         if self._server is not None:
             self._server.traffic.over(self._id)
+        keeps, self._keeps_slot = self._keeps_slot, False
+        if keeps and done is Done.ENDED:
+            place.take_back()
+            return
         if done is Done.UNSENT and self._outcome is None and isinstance(error, UpstreamDown):
             self._requeued = place.requeue(NO_CONNECTION)
             if self._requeued:
                 return
-        outcome = outcome_of(
+        outcome = self._outcome_of(done, error, told_end)
+        if done in (Done.CUT, Done.LOST):
+            lost, had_head = done is Done.LOST, self._answer_status > 0
+            self._services.drain(place, outcome, self._release_timeout, lost=lost, had_head=had_head)
+        else:
+            place.leave(outcome)
+
+    def _outcome_of(self, done: Done, error: GateError | None, told_end: bool | None) -> Outcome:
+        return outcome_of(
             done,
             status=self._answer_status,
             told_end=told_end,
@@ -240,11 +305,6 @@ class Passage(Errand):
             cut=self._outcome,
             error=error,
         )
-        if done in (Done.CUT, Done.LOST):
-            lost, had_head = done is Done.LOST, self._answer_status > 0
-            self._services.drain(place, outcome, self._release_timeout, lost=lost, had_head=had_head)
-        else:
-            place.leave(outcome)
 
     def _take_end(self, done: Done) -> bool | None:
         """Whether the client gets all of an answer; None: all of one that is an error."""
@@ -280,6 +340,14 @@ class Passage(Errand):
             client=identity.client_of(headers),
             session=identity.session_of(headers, names.session, ""),
             purpose=identity.purpose_of(headers, names.purpose),
+            key=access_of(self._scope).key_name,
             peer=peer_of(self._scope),
             body_bytes=body_bytes,
         )
+
+
+def _length_of(answer: Answer) -> int:
+    """Of its body; -1 where that is not known before it is here."""
+    if any(name == b"transfer-encoding" for name, _ in answer.headers):
+        return -1
+    return next((int(value) for name, value in answer.headers if name == b"content-length" and value.isdigit()), -1)

@@ -13,9 +13,10 @@ from starlette.types import ASGIApp, Scope
 from llmgate.errors import GateError, MethodNotAllowed, NotFound
 from llmgate.protocols.passthrough import METHODS, check_method, check_target
 from llmgate.protocols.surfaces import SURFACES
-from llmgate.server.asgi import headers_of
+from llmgate.server.asgi import access_of, headers_of
 from llmgate.server.exchange import Exchange
 from llmgate.server.passage import Leg, Passage, shape_of
+from llmgate.server.permission import check_unrestricted
 from llmgate.server.refusal import refuse
 from llmgate.server.services import Services
 
@@ -32,13 +33,15 @@ class Passages:
         leg = self._leg(scope)
         if leg is None:
             return None
+        path = leg.path.decode("latin-1")
+        surface = SURFACES.get(path) if scope["method"] == "POST" else None
         try:
             self._check(leg, scope)
+            if surface is None:
+                check_unrestricted(self._services, access_of(scope))
         except GateError as error:
             allowed = {"allow": METHODS} if isinstance(error, MethodNotAllowed) else {}
             return refuse(shape_of(leg.path, headers_of(scope)), error, allowed)
-        path = leg.path.decode("ascii")
-        surface = SURFACES.get(path) if scope["method"] == "POST" else None
         services, name = self._services, leg.upstream
         if surface is None:
             return lambda scope, receive, send: Passage(services, leg, scope, receive, send).run()

@@ -80,6 +80,8 @@ class Relay:
         except Exception as error:
             self._break(error)
             return False
+        if self._record is not None:
+            self._record.input_tokens = self.watch.input_tokens or 0
         return self.is_told
 
     def end(self, error: GateError | None) -> None:
