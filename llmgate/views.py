@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -11,6 +12,9 @@ from llmgate.core.eta import SHOWN, Schedule
 from llmgate.roster import Roster
 from llmgate.telemetry.ledger import Ledger, Record, view_request, view_upstream
 
+if TYPE_CHECKING:
+    from llmgate.config.settings import UpstreamSettings
+
 
 class Views:
     """Makes the views of the admin API, and of the feed."""
@@ -18,6 +22,8 @@ class Views:
     def __init__(self, roster: Roster, ledger: Ledger) -> None:
         self._roster = roster
         self._ledger = ledger
+        self._urls: dict[str, tuple[UpstreamSettings, str]] = {}
+        """What each upstream is shown at, made once: a view is made for every event."""
 
     def upstreams(self) -> list[UpstreamView]:
         """In the order of the settings."""
@@ -25,10 +31,10 @@ class Views:
 
     def upstream(self, name: str) -> UpstreamView:
         gate = self._roster.admission.gate(name)
-        oldest = next(gate.waiting(), None)
+        oldest = gate.head()
         view = view_upstream(
             name,
-            self._roster.settings.upstreams[name].display_url,
+            self._url(name),
             gate.statistics(),
             gate.endpoints(),
             self._ledger.figures(name),
@@ -41,6 +47,13 @@ class Views:
             view = msgspec.structs.replace(view, starts_ms=starts, pace_ms=round(schedule.pace * 1000, 3))
         detail = self._roster.lookout.detail(name)
         return msgspec.structs.replace(view, detail=detail) if detail else view
+
+    def _url(self, name: str) -> str:
+        settings = self._roster.settings.upstreams[name]
+        known = self._urls.get(name)
+        if known is None or known[0] is not settings:
+            known = self._urls[name] = settings, settings.display_url
+        return known[1]
 
     def requests(self, recent: bool) -> list[RequestView]:
         """Those that wait in dispatch order, upstream by upstream, then the other live ones; with `recent` also those

@@ -333,6 +333,10 @@ class Gate:
         """Those who run or drain."""
         return frozenset(self._in_flight)
 
+    def head(self) -> Ticket | None:
+        """Who is next; None where nobody waits. O(1)."""
+        return self._line.head() if self._line else None
+
     def waiting(self) -> Iterator[Ticket]:
         """Those who wait, in dispatch order. Nothing may be called on the gate meanwhile."""
         return iter(self._line)

@@ -48,7 +48,9 @@ class Line(Generic[Member]):
 
     def __iter__(self) -> Iterator[Member]:
         """From the head, the members that stand there now."""
-        for member in self._members[self._head : self._tail]:
+        members = self._members
+        for index in range(self._head, self._tail):  # no copy: mostly the first few are looked at
+            member = members[index]
             if member is not None:
                 yield member
 

@@ -1,8 +1,9 @@
 """Every request that lives and the newest that ended, and each upstream's figures: the gates' events, folded.
 
-Nothing is computed until somebody looks: an event costs a few assignments, a view sorts at most `_KEPT` numbers.
+An event costs a few assignments, and a place in the order of `_KEPT` numbers where it ends a wait or a run.
 """
 
+from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -72,13 +73,42 @@ class Record:
         self.ended_at, self.outcome, self.state = now, outcome, state
 
 
-class Figures:
-    """One upstream's recent waits, runs and failures."""
+class Recent:
+    """The newest _KEPT of some numbers. They are kept in order as well: a view is made for every event that somebody
+    watches, and must not sort."""
+
+    __slots__ = ("_by_age", "_in_order")
 
     def __init__(self) -> None:
-        self.waits: deque[float] = deque(maxlen=_KEPT)
-        self.runs: deque[float] = deque(maxlen=_KEPT)
-        self.first_bytes: deque[float] = deque(maxlen=_KEPT)
+        self._by_age: deque[float] = deque()
+        self._in_order: list[float] = []
+
+    def __len__(self) -> int:
+        return len(self._by_age)
+
+    def extend(self, numbers: Iterable[float]) -> None:
+        for number in numbers:
+            self.append(number)
+
+    def append(self, number: float) -> None:
+        if len(self._by_age) == _KEPT:
+            del self._in_order[bisect_left(self._in_order, self._by_age.popleft())]
+        self._by_age.append(number)
+        insort(self._in_order, number)
+
+    def percentile(self, percent: int) -> float | None:
+        """By nearest rank; None of nothing."""
+        numbers = self._in_order
+        return numbers[-(-len(numbers) * percent // 100) - 1] if numbers else None
+
+
+class Figures:
+    """One upstream's recent waits, runs and failures, in seconds."""
+
+    def __init__(self) -> None:
+        self.waits = Recent()
+        self.runs = Recent()
+        self.first_bytes = Recent()
         self.outcomes: dict[Outcome, int] = {}
         self._ended: deque[tuple[int, int]] = deque(maxlen=_RATE_SECONDS + 1)
 
@@ -92,7 +122,7 @@ class Figures:
 
     def median_run(self) -> float:
         """Seconds; 0.0 where nothing has run yet."""
-        return (_percentile(self.runs, 50) or 0) / 1000
+        return self.runs.percentile(50) or 0.0
 
     def rate(self, now: float) -> float:
         """Requests ended per second over the last minute."""
@@ -235,10 +265,10 @@ def view_upstream(
         waiting=gate.waiting,
         draining=gate.draining,
         oldest_arrived_ms=_ms_or_none(oldest_arrived_at),
-        p50_wait_ms=_percentile(figures.waits, 50),
-        p95_wait_ms=_percentile(figures.waits, 95),
-        ttft_ms=_percentile(figures.first_bytes, 50),
-        p50_run_ms=_percentile(figures.runs, 50),
+        p50_wait_ms=_ms_or_none(figures.waits.percentile(50)),
+        p95_wait_ms=_ms_or_none(figures.waits.percentile(95)),
+        ttft_ms=_ms_or_none(figures.first_bytes.percentile(50)),
+        p50_run_ms=_ms_or_none(figures.runs.percentile(50)),
         served=outcomes.get("completed", 0),
         queue_full=outcomes.get("queue_full", 0),
         queue_timeout=outcomes.get("queue_timeout", 0),
@@ -294,11 +324,3 @@ def _ms(seconds: float) -> int:
 
 def _ms_or_none(seconds: float | None) -> int | None:
     return None if seconds is None else _ms(seconds)
-
-
-def _percentile(values: Iterable[float], percent: int) -> int | None:
-    """By nearest rank, in milliseconds."""
-    ordered = sorted(values)
-    if not ordered:
-        return None
-    return _ms(ordered[-(-len(ordered) * percent // 100) - 1])
