@@ -1,4 +1,4 @@
-# make demo [LISTEN=127.0.0.1:8081] | test | clients | slow | soak [SOAK_SECONDS=1800] | check | lock
+# make demo [LISTEN=127.0.0.1:8081] [SOCKET=/tmp/demo.sock] | test | clients | slow | soak [SOAK_SECONDS=1800] | check | lock
 # make install PREFIX=/usr/local DESTDIR=
 # Needs python3 (3.11 or newer, with venv and pip) and make; everything else goes into .venv, from the lock files.
 
@@ -27,7 +27,7 @@ SOAK_SECONDS ?= 1800
 .PHONY: demo test clients slow soak check format lock install clean
 
 demo: $(VENV)/.run
-	@$(BIN)/llmgate demo $(if $(LISTEN),--listen $(LISTEN))
+	@$(BIN)/llmgate demo $(if $(LISTEN),--listen $(LISTEN)) $(if $(SOCKET),--admin-socket $(SOCKET))
 
 # The tests marked slow run in CI: make slow.
 test: $(VENV)/.dev $(VENV)/clients/anthropic-0.76/.done

@@ -322,6 +322,8 @@ class Daemon:
         log.set_level(loaded.settings.log.level)
         if self._serving is not None:
             self._serving.set_stall(loaded.settings.server.client_stall_timeout)
+        if self._services.draining:  # it began before the stop did: what it opened takes nobody either
+            self._admission.close()
 
     async def reload(self, by: str = "") -> Reloaded:
         """Reads the settings again; with an error nothing has changed. `by`: who asked for it, for the event."""
@@ -377,7 +379,7 @@ class Daemon:
             state="stopping" if self._services.draining else "running",
             listen=self._listen,
             path_prefix=list(self._loaded.settings.server.path_prefix),
-            config=str(self._loaded.path or ""),
+            config=str(self._loaded.path.absolute()) if self._loaded.path else "",
             socket=str(self._socket),
             upstreams=self._views.upstreams(),
         )

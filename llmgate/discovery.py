@@ -27,6 +27,10 @@ FIRST_RETRY_SECONDS = 0.5
 LAST_RETRY_SECONDS = 3.0
 REFRESH_SECONDS = 60.0
 
+_NAMES_TOLD = 20
+_NAME_MOST = 100
+"""Models, and letters of each, in one line of the log."""
+
 _WHAT: Mapping[Kind, str] = {
     "auto": "a server of no known kind",
     "llama-server": "a llama-server",
@@ -168,6 +172,9 @@ class Discovery:
                 self._note_failure(server, error)
                 await _pause(server, retry)
                 retry = min(retry * 2, LAST_RETRY_SECONDS)
+            except Exception:  # whatever it told: the others, and all requests, go on
+                logger.exception("%s could not be asked what it serves", server.name)
+                await _pause(server, REFRESH_SECONDS)
             else:
                 retry = FIRST_RETRY_SECONDS
                 await _pause(server, REFRESH_SECONDS)
@@ -222,7 +229,7 @@ class Discovery:
         if models != server.models:
             server.models = models
             if not server.settings.models:
-                logger.info("%s serves %s", server.name, ", ".join(models) or "models that it does not list")
+                logger.info("%s serves %s", server.name, _named(models) or "models that it does not list")
             self._on_routes()
 
     def _note_failure(self, server: _Server, error: GateError) -> None:
@@ -238,6 +245,12 @@ class Discovery:
         those = [one for one in self._servers.values() if one.owner == server.owner]
         text = f"mismatch: the server has fewer slots ({slots}) than max_concurrent says: it makes the rest wait"
         self._admission.set_alarm(server.owner, "mismatch", text if any(one.too_few for one in those) else None)
+
+
+def _named(models: tuple[str, ...]) -> str:
+    """Some servers list thousands, or whatever they like."""
+    told = ", ".join(model[:_NAME_MOST] for model in models[:_NAMES_TOLD])
+    return told + (f" and {len(models) - _NAMES_TOLD} more" if len(models) > _NAMES_TOLD else "")
 
 
 def _servers_of(settings: Settings, upstreams: Mapping[str, Upstream]) -> dict[str, _Server]:

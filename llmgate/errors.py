@@ -192,5 +192,9 @@ class AdminRefusal(AdminError):
         self.code = code
 
 
+class DaemonSilent(AdminError):
+    """Somebody listens on the admin socket, and did not answer in time."""
+
+
 class DaemonNotRunning(AdminError):
     """Nobody listens on the admin socket."""

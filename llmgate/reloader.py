@@ -5,10 +5,13 @@ again at every reload until that start.
 """
 
 import asyncio
+import contextlib
 import logging
+import threading
 from collections.abc import Callable
 
 from llmgate.adminapi import ConfigChange, Reloaded
+from llmgate.config.checks import find_problems
 from llmgate.config.load import Loaded
 from llmgate.config.reload import Change, Secrets, differences, in_force, secret_differences
 from llmgate.config.settings import Settings
@@ -16,6 +19,16 @@ from llmgate.errors import SettingsError
 from llmgate.roster import Roster
 
 logger = logging.getLogger("llmgate")
+
+
+READ_SECONDS = 30.0
+"""They are a few small files; but they may lie on a disk that does not answer."""
+
+
+_SHARED = (
+    "upstream {name} is no longer in the settings and serves its last requests, at a server that upstream {other} has "
+    "too: until then they may exceed its slots together; to be safe, drain an upstream before it is renamed"
+)
 
 
 class Reloader:
@@ -36,16 +49,19 @@ class Reloader:
         """One at a time; raises nothing."""
         async with self._turn:
             try:
-                new = await asyncio.to_thread(self._read)
+                new = await _read_in_time(self._read)
                 changes = self._apply(new)
             except SettingsError as error:
                 return self._refuse(str(error))
+            except TimeoutError:
+                return self._refuse("llmgate: the settings could not be read in time: does their disk answer?")
             except OSError as error:
                 return self._refuse(f"llmgate: {error}")
             except Exception as error:
                 logger.exception("the settings could not be read again")
                 return self._refuse(f"llmgate: a fault inside llmgate, see its log: {type(error).__name__}")
         warnings = [warning.removeprefix("llmgate: ") for warning in new.warnings]
+        warnings += [_SHARED.format(name=name, other=other) for name, other in self._roster.shared]
         for warning in warnings:
             logger.warning("%s", warning)
         for change in changes:
@@ -60,6 +76,9 @@ class Reloader:
         changes = differences(old.settings, new.settings)
         changes += secret_differences(_secrets(old), _secrets(new), {change.key for change in changes})
         settings = in_force(old.settings, new.settings)
+        if problems := find_problems(settings):
+            told = "".join(f"\nllmgate: {problem}" for problem in problems)
+            raise SettingsError(f"llmgate: together with what only a new start changes, this may not be:{told}")
         plan = self._roster.prepare(settings, new.api_keys)
         self._roster.apply(plan)
         self._loaded = Loaded(settings, new.path, new.warnings, new.api_keys, new.keys, new.origins)
@@ -84,3 +103,30 @@ def _secrets(loaded: Loaded) -> Secrets:
 
 def _key_setting(settings: Settings, upstream: str) -> str:
     return "api_key_env" if settings.upstreams[upstream].api_key_env else "api_key_file"
+
+
+async def _read_in_time(read: Callable[[], Loaded]) -> Loaded:
+    """What `read` gives or raises. It runs in a thread that nobody waits for at the end, since it may never end."""
+    loop = asyncio.get_running_loop()
+    found: asyncio.Future[Loaded] = loop.create_future()
+
+    def tell(loaded: Loaded | None, error: Exception | None) -> None:
+        if found.done():
+            return
+        if loaded is not None:
+            found.set_result(loaded)
+        elif error is not None:
+            found.set_exception(error)
+
+    def work() -> None:
+        loaded, error = None, None
+        try:
+            loaded = read()
+        except Exception as raised:
+            error = raised
+        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+            loop.call_soon_threadsafe(tell, loaded, error)
+
+    threading.Thread(target=work, name="reload", daemon=True).start()
+    async with asyncio.timeout(READ_SECONDS):
+        return await found

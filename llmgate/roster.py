@@ -93,6 +93,14 @@ class Roster:
         """Upstreams that the settings no longer name, and that have somebody left."""
         return frozenset(self.settings.upstreams) - self._named
 
+    @property
+    def shared(self) -> list[tuple[str, str]]:
+        """Upstreams that leave and have somebody left, each with one that is named and has a server of it: until the
+        last is gone both may send there, together more than it should get."""
+        urls = {name: {url for _, url in _urls(name, it)} for name, it in self.settings.upstreams.items()}
+        busy = [name for name in self.settings.upstreams if name in self.leaving and not self._is_empty(name)]
+        return [(name, other) for name in busy for other in urls if other in self._named and urls[name] & urls[other]]
+
     async def run(self) -> None:
         """Looks after them for ever."""
         async with asyncio.TaskGroup() as tasks:

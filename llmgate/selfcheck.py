@@ -40,6 +40,8 @@ class SelfCheck:
     async def look(self, name: str) -> None:
         """One look at one upstream; raises or clears its alarm."""
         admission = self._roster.admission
+        if name not in admission.upstreams():  # a reload took it away while another was looked at
+            return
         if not admission.gate(name).in_flight():
             self._drifts.pop(name, None)
             admission.set_alarm(name, "drift", None)

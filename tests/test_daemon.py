@@ -1,6 +1,7 @@
 """The daemon in this process: how it starts, or refuses to; what it shows; the order in which it comes down."""
 
 import asyncio
+import dataclasses
 import json
 import logging
 import os
@@ -340,6 +341,15 @@ async def test_without_a_socket_of_its_own_it_takes_the_default(
     assert Daemon(settings).status().socket == str(tmp_path / "default.sock")
 
 
+async def test_its_settings_file_is_told_so_that_it_can_be_found_from_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my.toml").write_text('[upstreams.a]\nurl = "http://x"\nmax_concurrent = 1\n')
+    monkeypatch.chdir(tmp_path)
+    assert Daemon(load(Path("my.toml"), environ={})).status().config == str(tmp_path / "my.toml")
+    assert Daemon(loaded(tmp_path)).status().config == ""
+
+
 # ---- looking
 
 
@@ -448,3 +458,31 @@ async def test_where_the_settings_cannot_change_a_reload_changes_nothing(tmp_pat
     async with Running(loaded(tmp_path, hands.url)) as running:
         told = await running.daemon.reload()
         assert (told.changed, told.error) == ([], "")
+
+
+async def test_a_reload_that_ends_after_the_stop_began_lets_nobody_in(tmp_path: Path) -> None:
+    go = threading.Event()
+    async with Hands() as hands, Running(loaded(tmp_path, hands.url)) as running:
+        client = await running.ask()
+        turn = await hands.turn()
+        await turn.begin()
+        await client.head()
+        one = running.loaded.settings.upstreams["a"]
+        other = one.model_copy(update={"models": ("n",)})
+        both = running.loaded.settings.model_copy(update={"upstreams": {"a": one, "b": other}})
+
+        def read() -> Loaded:
+            go.wait(LIVENESS_SECONDS)
+            return dataclasses.replace(running.loaded, settings=both)
+
+        running.daemon._reloader._read = read
+        reloading = asyncio.ensure_future(running.daemon.reload())
+        await asyncio.sleep(0)
+        running.daemon.stop()
+        await running.wait(lambda status: status.state == "stopping")
+        go.set()
+        assert [change.key for change in (await reloading).changed] == ["upstreams.b"]
+        states = {view.name: view.state for view in running.daemon.status().upstreams}
+        assert states == {"a": "closed", "b": "closed"}
+        await turn.end()
+        assert name_of((await client.frames())[-1]) == "message_stop"

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -208,6 +209,20 @@ async def test_models_become_routes_when_they_appear(caplog: pytest.LogCaptureFi
         "a serves qwen2.5:3b-instruct, other",
         "b serves reasoning",
     ]
+
+
+async def test_a_list_of_thousands_is_one_short_line(caplog: pytest.LogCaptureFixture) -> None:
+    names = ["x" * 1000, *(f"m{number}" for number in range(5000))]
+    server = Server(v1_models=ok(json.dumps({"data": [{"id": name} for name in names]}).encode()))
+    async with Puppet(server.script) as puppet:
+        bench = Bench({"u": {"url": puppet.url, "max_concurrent": 1}})
+        with caplog.at_level(logging.INFO, "llmgate"):
+            async with bench.running():
+                await bench.until(lambda: bench.routed == 1)
+    assert bench.listed() == names
+    (line,) = [line for line in caplog.messages if " serves " in line]
+    assert line.startswith(f"u serves {'x' * 100}, m0, m1, ")
+    assert line.endswith(", m18 and 4981 more")
 
 
 async def test_models_that_change_change_the_routes() -> None:
@@ -593,3 +608,19 @@ async def test_other_settings_are_asked_for_and_what_is_known_stays(monkeypatch:
             assert bench.listed() == ["qwen2.5:3b-instruct", "other", "fast"]
             await bench.until(lambda: len(server.asked) > asked)
             bench.discovery.ask_again("gone")
+
+
+async def test_a_fault_of_ours_ends_nothing(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever a server tells: the others are asked, and the daemon lives."""
+    true = Discovery._note_models
+
+    def note_models(self: Discovery, server: Any, models: tuple[str, ...]) -> None:
+        if server.name == "bad":
+            raise ZeroDivisionError
+        true(self, server, models)
+
+    monkeypatch.setattr(Discovery, "_note_models", note_models)
+    async with Puppet(Server(v1_models=ok(MODELS)).script) as puppet:
+        bench = Bench({name: {"url": puppet.url, "max_concurrent": 1} for name in ("bad", "good")})
+        async with bench.running():
+            await bench.until(lambda: "other" in bench.listed() and "bad could not be asked" in caplog.text)

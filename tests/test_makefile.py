@@ -1,6 +1,7 @@
 """What `make` would do, as far as that depends on what it is told."""
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -46,6 +47,7 @@ def test_the_completions_of_every_shell_are_installed() -> None:
 def test_the_demo_can_be_told_where_to_listen() -> None:
     assert planned("demo").rstrip().endswith("llmgate demo")
     assert "llmgate demo --listen 127.0.0.1:8081" in planned("demo", "LISTEN=127.0.0.1:8081")
+    assert "llmgate demo --admin-socket /tmp/s" in re.sub(" +", " ", planned("demo", "SOCKET=/tmp/s"))
 
 
 def test_the_soak_takes_half_an_hour_unless_told() -> None:

@@ -1,14 +1,18 @@
 """A reload is a transaction: all of it, told key by key, or nothing, with the reason."""
 
 import logging
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from pydantic import SecretStr
 
+from llmgate import reloader
+from llmgate.config.frozen import FrozenDict
 from llmgate.config.load import Loaded
 from llmgate.config.settings import Settings
+from llmgate.core.caller import Caller
 from llmgate.core.keys import ClientKeys
 from llmgate.errors import SettingsError
 from llmgate.reloader import Reloader
@@ -64,6 +68,22 @@ async def test_what_is_taken_on_is_told(lines: list[str]) -> None:
     assert [change.key for change in again.changed] == ["server.listen"]
 
 
+async def test_a_new_name_for_a_server_that_still_works_under_the_old_one_is_told() -> None:
+    """Each name has a queue of its own, as two names in the settings have."""
+    desk = Desk(loaded())
+    place = desk.roster.admission.enter("a", Caller(id="r"))
+    await place.__aenter__()
+    settings = desk.next.settings if isinstance(desk.next, Loaded) else None
+    assert settings is not None
+    renamed = settings.model_copy(update={"upstreams": FrozenDict({"b": settings.upstreams["a"]})})
+    desk.next = Loaded(renamed, None, (), {}, ClientKeys())
+    (warning,) = (await desk.reloader.reload()).warnings
+    assert "upstream a is no longer in the settings" in warning
+    assert "upstream b has too" in warning
+    place.leave("completed")
+    assert (await desk.reloader.reload()).warnings == []
+
+
 async def test_another_key_in_the_same_file_is_taken_on_and_not_shown(lines: list[str]) -> None:
     desk = Desk(loaded(key="old-secret"))
     before = desk.roster.servers["a"]
@@ -98,3 +118,31 @@ async def test_with_an_error_nothing_has_changed(wrong: Any, told: str, lines: l
     assert lines[-1] == "the settings stay as they were"
     desk.next = loaded({"max_concurrent": 2})
     assert not (await desk.reloader.reload()).error
+
+
+async def test_keys_stay_while_the_old_listen_is_open_to_all(lines: list[str]) -> None:
+    """A new listen waits for a new start, a new keys_file does not: until then nobody must come in without a key."""
+    desk = Desk(loaded(server={"listen": ["0.0.0.0:8080"], "keys_file": "/keys"}))
+    desk.next = loaded()
+    answer = await desk.reloader.reload()
+    assert "server.listen has 0.0.0.0:8080, which others than this machine may reach" in answer.error
+    assert (answer.changed, desk.applied) == ([], [])
+    assert lines[-1] == "the settings stay as they were"
+    desk.next = loaded(server={"keys_file": "/keys"})
+    assert [change.key for change in (await desk.reloader.reload()).changed] == ["server.listen"]
+
+
+async def test_a_disk_that_does_not_answer_holds_up_neither_the_next_reload_nor_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    desk, answers = Desk(loaded()), threading.Event()
+    monkeypatch.setattr(reloader, "READ_SECONDS", 0.01)
+    monkeypatch.setattr(desk.reloader, "_read", answers.wait)
+    try:
+        assert "in time" in (await desk.reloader.reload()).error
+        assert all(thread.daemon for thread in threading.enumerate() if thread.name == "reload")
+    finally:
+        answers.set()
+    monkeypatch.setattr(reloader, "READ_SECONDS", 30.0)
+    monkeypatch.setattr(desk.reloader, "_read", desk.read)
+    assert (await desk.reloader.reload()).error == ""

@@ -123,3 +123,10 @@ async def test_a_fault_in_one_look_is_not_the_end(monkeypatch: pytest.MonkeyPatc
     async with asyncio.timeout(30):
         await looked.wait()
     running.cancel()
+
+
+async def test_one_that_a_reload_took_away_meanwhile_is_passed_over() -> None:
+    house = House()
+    house.roster.admission.remove("a")
+    await house.check.look("a")
+    assert house.events == []

@@ -13,7 +13,7 @@ import msgspec
 
 from llmgate.adminapi import SCHEMA
 from llmgate.config.paths import named_settings_file, settings_files
-from llmgate.errors import AdminError, AdminRefusal, DaemonNotRunning
+from llmgate.errors import AdminError, AdminRefusal, DaemonNotRunning, DaemonSilent
 
 TIMEOUTS = frozenset(("ReadTimeout", "ConnectTimeout", "WriteTimeout", "PoolTimeout"))
 """httpx's names for them, which need no import of httpx."""
@@ -67,6 +67,14 @@ def closed(socket: Path) -> AdminError:
     return AdminError(f"The daemon closed the connection on {socket}")
 
 
+def silent(socket: Path) -> AdminError:
+    return DaemonSilent(
+        f"The daemon on {socket} does not answer: nothing was heard from it in time.\n\n"
+        "It is stopped or too busy, and may still do what it was asked.\n"
+        "Look at its log; where that stands still, restart it."
+    )
+
+
 def garbage(socket: Path) -> AdminError:
     return AdminError(
         f"What answers on {socket} does not speak as llmgate does.\n\nIs it the socket of another program?"
@@ -86,7 +94,7 @@ def explain(error: Exception, socket: Path, command: str) -> AdminError:
     if code == errno.ECONNREFUSED:
         return _not_running(socket, "The file is there, but nobody listens on it.", command)
     if isinstance(error, TimeoutError) or type(error).__name__ in TIMEOUTS:
-        return AdminError(f"The daemon on {socket} does not answer: nothing was heard from it in time.")
+        return silent(socket)
     if type(error).__name__ == "RemoteProtocolError" and code is None:
         return closed(socket) if "connect" in str(error) else garbage(socket)
     return AdminError(f"The connection on {socket} failed: {_root(error) or type(error).__name__}")
@@ -113,19 +121,25 @@ def _finds_settings() -> bool:
 
 
 def _permission_lines(socket: Path, command: str) -> list[str]:
+    """Whose it is, and how to get in: told by the socket, or by its folder where the socket cannot be seen."""
+    what, needed = "The socket", stat.S_IWGRP
     try:
         found = socket.stat()
     except OSError:
-        return [f"You may not enter the folder {socket.parent}."]
+        what, needed = f"The folder {socket.parent}", stat.S_IXGRP
+        try:
+            found = socket.parent.stat()
+        except OSError:
+            return [f"You may not enter the folder {socket.parent}."]
     group, user = _group_name(found.st_gid), _user_name(found.st_uid)
-    if found.st_mode & stat.S_IWGRP:
+    if found.st_mode & needed:
         return [
-            f"The socket belongs to group {group}, and you are not in it.",
+            f"{what} belongs to group {group}, and you are not in it.",
             "",
             f"  join the group        sudo usermod -aG {group} $USER   (then log in again)",
         ]
     return [
-        f"The socket belongs to user {user}, and only that user may use it.",
+        f"{what} belongs to user {user}, and only that user may use it.",
         "",
         f"  as that user          sudo -u {user} llmgate --socket {socket} {command}",
     ]

@@ -100,22 +100,25 @@ class LocalAdmission:
         desk.pump()
 
     def dismiss(self, upstream: str, request_id: str, *, by: str = "") -> bool:
-        """Ends the wait of one request, outcome cancelled; False where none of this id waits."""
-        return self._desks[upstream].dismiss(request_id, by)
+        """Ends the wait of one request, outcome cancelled; False where none of this id waits, or no such upstream is
+        there any more."""
+        desk = self._desks.get(upstream)
+        return desk is not None and desk.dismiss(request_id, by)
 
     def note_cancel(self, upstream: str, request_id: str, *, by: str = "") -> asyncio.Future[None]:
         """One that has a slot is about to be cancelled by whoever holds it; done when it is over for its client."""
         return self._desks[upstream].note_cancel(request_id, by)
 
     def move_to_front(self, upstream: str, request_id: str, *, by: str = "") -> bool:
-        """Makes it the next to run; False where none of this id waits."""
-        return self._desks[upstream].move_to_front(request_id, by)
+        """Makes it the next to run; False as for `dismiss`."""
+        desk = self._desks.get(upstream)
+        return desk is not None and desk.move_to_front(request_id, by)
 
     def position(self, upstream: str, request_id: str) -> Position | None:
-        """Where a request stands; None where none of this id waits."""
-        desk = self._desks[upstream]
-        ticket = desk.find_waiting(request_id)
-        place = desk.place_of(ticket) if ticket is not None else None
+        """Where a request stands; None where none of this id waits, or no such upstream is there any more."""
+        desk = self._desks.get(upstream)
+        ticket = desk.find_waiting(request_id) if desk is not None else None
+        place = desk.place_of(ticket) if desk is not None and ticket is not None else None
         return place.position() if place is not None else None
 
     def set_endpoint(

@@ -37,7 +37,7 @@ from llmgate.cli import (
 )
 from llmgate.cli import config as config_commands
 from llmgate.cli.connect import command as connect
-from llmgate.cli.context import Context, say, wants_color
+from llmgate.cli.context import Context, drop_output, say, wants_color
 from llmgate.cli.hoist import hoist, is_quiet
 from llmgate.errors import DaemonNotRunning, LlmgateError, SettingsError
 
@@ -68,12 +68,6 @@ def _silence() -> Iterator[None]:
         raise typer.Exit from None
 
 
-def drop_output() -> None:
-    """What is still to be written goes nowhere: Python would complain of it at its end."""
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 app = typer.Typer(
     name="llmgate",
     cls=Commands,
@@ -94,8 +88,10 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def global_options(
     ctx: typer.Context,
-    socket: Annotated[Path | None, typer.Option(help="The daemon's admin socket.", metavar="PATH")] = None,
-    config: Annotated[Path | None, typer.Option(help="The settings file.", metavar="FILE")] = None,
+    socket: Annotated[
+        Path | None, typer.Option(help="The daemon's admin socket.", metavar="PATH", readable=False)
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="The settings file.", metavar="FILE", readable=False)] = None,
     json: Annotated[bool, typer.Option("--json", help="Print data as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say less.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")] = False,
@@ -107,6 +103,12 @@ def global_options(
     """A first come, first served queue between LLM clients and LLM servers.
 
     The options below may also stand after the command.
+
+    \b
+    Examples:
+      llmgate serve --upstream local=http://127.0.0.1:8000
+      llmgate status --json
+      llmgate COMMAND --help
     """
     color = wants_color(os.environ, no_color, sys.stdout.isatty())
     ctx.obj = Context(socket=socket, config=config, json=json, quiet=quiet, verbose=verbose, color=color)

@@ -35,6 +35,10 @@ def check(
     """Say what would be used, or all that is wrong.
 
     It looks at FILE, or else at what serve would use. Exit status 78: serve would refuse to start.
+
+    \b
+    Example:
+      llmgate config check ./llmgate.toml && llmgate reload
     """
     from llmgate.config.load import load
     from llmgate.errors import SettingsError

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from llmgate.errors import LlmgateError
+
 if TYPE_CHECKING:
     from llmgate.adminclient import AdminClient
 
@@ -70,8 +72,20 @@ def terminal_width() -> int | None:
 
 def print_lines(lines: Iterable[str]) -> None:
     """Data: to stdout. BrokenPipeError where its reader has left, as `head` does: the app ends then, in silence."""
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
-    sys.stdout.flush()
+    try:
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        drop_output()
+        raise LlmgateError(f"llmgate: standard output cannot be written to: {error.strerror}") from None
+
+
+def drop_output() -> None:
+    """What is still to be written goes nowhere: Python would complain of it at its end."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def print_json(value: Mapping[str, Any]) -> None:

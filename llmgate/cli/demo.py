@@ -45,11 +45,17 @@ def demo(
     listen: Annotated[
         str, typer.Option(help="Address for clients, as host:port.", metavar="ADDRESS")
     ] = "127.0.0.1:8080",
-    admin_socket: Annotated[Path | None, typer.Option(help="Where to put the admin socket.", metavar="PATH")] = None,
+    admin_socket: Annotated[
+        Path | None, typer.Option(help="Where to put the admin socket.", metavar="PATH", readable=False)
+    ] = None,
 ) -> None:
     """Try it: the daemon and two simulated upstreams.
 
     A few simulated clients come and go, so that there is something to see; with --quiet there are none.
+
+    \b
+    Example:
+      llmgate demo --listen 127.0.0.1:8081
     """
     from llmgate.daemon import serve
     from llmgate.simulator.stage import Stage

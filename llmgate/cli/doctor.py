@@ -120,7 +120,9 @@ def _settings(loaded: "Loaded") -> Iterator[Finding]:
 
 
 def _daemon(status: "Status") -> Iterator[Finding]:
-    yield Finding("daemon", "ok", f"llmgate {status.version} runs as process {status.pid}, socket {status.socket}")
+    settings = f", settings {status.config}" if status.config else ""
+    text = f"llmgate {status.version} runs as process {status.pid}, socket {status.socket}{settings}"
+    yield Finding("daemon", "ok", text)
     from llmgate import __version__
 
     if status.version != __version__:

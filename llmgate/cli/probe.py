@@ -213,7 +213,7 @@ def _lines(told: Told, key_env: str) -> Iterator[str]:
     from llmgate.config.toml import dump
     from llmgate.tui.cells import clean
 
-    slots = "it does not tell its slots" if told.slots is None else f"{told.slots} slots"
+    slots = "it does not tell its slots" if told.slots is None else f"{told.slots} slot{'' if told.slots == 1 else 's'}"
     yield f"# {told.url} is {_describe(told)}; {slots}."
     for card in told.models:
         known = [f"context {card.context_window}"] if card.context_window else []

@@ -50,7 +50,13 @@ def ps(
         ),
     ] = None,
 ) -> None:
-    """List the requests: one line each, waiting ones first."""
+    """List the requests: one line each, waiting ones first.
+
+    \b
+    Examples:
+      llmgate ps --upstream reasoning --state waiting
+      llmgate ps --all --json | jq '.requests[].outcome'
+    """
     from llmgate.adminapi import as_plain
 
     context = context_of(ctx)

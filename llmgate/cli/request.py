@@ -72,7 +72,7 @@ def move(
       llmgate move req_7f3a --front
     """
     if not front:
-        raise typer.BadParameter("say where to: --front", param_hint="'ID'")
+        raise typer.BadParameter("say where to, with --front")
     context = context_of(ctx)
     client = context.client("move")
     _show([client.move(_find(client, request))], context, "moved to the front")

@@ -27,7 +27,9 @@ def serve(
         list[str] | None,
         typer.Option(help="Address for clients: host:port or unix:/path; may be repeated.", metavar="ADDRESS"),
     ] = None,
-    admin_socket: Annotated[Path | None, typer.Option(help="Where to put the admin socket.", metavar="PATH")] = None,
+    admin_socket: Annotated[
+        Path | None, typer.Option(help="Where to put the admin socket.", metavar="PATH", readable=False)
+    ] = None,
     upstream: Annotated[
         list[str] | None,
         typer.Option(
@@ -37,7 +39,16 @@ def serve(
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Only check the settings.")] = False,
 ) -> None:
-    """Run the daemon in the foreground."""
+    """Run the daemon in the foreground.
+
+    Without --upstream its servers are those of the settings file. Exit status: 69 port or socket in use, 77 no
+    permission, 78 the settings are wrong.
+
+    \b
+    Examples:
+      llmgate serve --upstream local=http://127.0.0.1:8000,max_concurrent=1
+      llmgate --config ./llmgate.toml serve --check
+    """
     from llmgate.config.load import load
 
     context = context_of(ctx)

@@ -42,9 +42,13 @@ def simulate(
     ] = None,
     seed: Annotated[int, typer.Option(help="Which failures are drawn.", parser=whole(), metavar="N")] = 0,
 ) -> None:
-    """Run a simulated LLM server, for trying things out and for tests.
+    """Run a simulated LLM server, to try things out.
 
     It speaks the surfaces of Anthropic, OpenAI and Ollama that stream. GET /simulator/stats tells what it saw.
+
+    \b
+    Example:
+      llmgate simulate --port 8001 --slots 2 --hold 3s --fail break:0.1
     """
     from llmgate.simulator import Behaviour, Failure, Simulator
 

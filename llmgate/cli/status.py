@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from llmgate.cli.context import Context, context_of, print_json, print_lines
+from llmgate.cli.context import Context, context_of, print_json, print_lines, terminal_width
 from llmgate.cli.numbers import number
-from llmgate.cli.table import Cell, Row, lapse, paint, table
+from llmgate.cli.table import Cell, Row, fitted, lapse, paint, table
 from llmgate.errors import AdminError
+from llmgate.tui.cells import clean
 
 if TYPE_CHECKING:
     from llmgate.adminapi import Status, UpstreamView
@@ -33,6 +34,8 @@ HEADER = (
     "SERVED",
     "",
 )
+STEPS = (("", 0), ("P50 WAIT", 0), ("SERVED", 0), ("P95 WAIT", 0), ("OLDEST", 0), ("UPSTREAM", 16))
+"""What a narrow terminal costs, step by step: a column's cells, 0 = the column; remarks go below the table then."""
 STATE_STYLES = {"ok": "ok", "full": "full", "down": "down", "idle": "dim"}
 
 
@@ -45,7 +48,15 @@ def status(
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Exit with 4 when an upstream is down.")] = False,
 ) -> None:
-    """Show every upstream, or only UPSTREAM: its state, its slots, its queue."""
+    """Show every upstream, or only UPSTREAM.
+
+    Its state, its slots, its queue, how long requests waited and how they ended.
+
+    \b
+    Examples:
+      llmgate status --watch 2
+      llmgate status --check --quiet || echo "an upstream is down"
+    """
     context = context_of(ctx)
     client = context.client("status")
     if watch is not None:
@@ -72,7 +83,7 @@ def _show(client: "AdminClient", upstream: str | None, context: Context, *, clea
     if context.json:
         print_json(as_plain(shown))
     else:
-        lines = screen(shown, color=context.color)
+        lines = screen(shown, color=context.color, width=terminal_width())
         print_lines([CLEAR + lines[0], *lines[1:]] if clear else lines)
     return shown
 
@@ -90,8 +101,8 @@ def only(shown: "Status", upstream: str | None) -> "Status":
     return msgspec.structs.replace(shown, upstreams=chosen)
 
 
-def screen(shown: "Status", *, color: bool = False) -> list[str]:
-    """The lines of the screen: one of the daemon, then the table."""
+def screen(shown: "Status", *, color: bool = False, width: int | None = None) -> list[str]:
+    """The lines of the screen: one of the daemon, then the table, in at most `width` cells if that can be."""
     from llmgate.tui.figures import age
 
     addresses = [entry if "://" in entry or entry.startswith("unix:") else f"http://{entry}" for entry in shown.listen]
@@ -101,7 +112,13 @@ def screen(shown: "Status", *, color: bool = False) -> list[str]:
     if shown.state != "running":
         parts.append(shown.state)
     bullet = paint("●", "ok" if shown.state == "running" else "full", color)
-    return [f"{bullet} {', '.join(parts)}", *table(HEADER, rows(shown.upstreams, shown.now_ms), color=color)]
+    return [f"{bullet} {', '.join(parts)}", *_table(shown, color, width)]
+
+
+def _table(shown: "Status", color: bool, width: int | None) -> list[str]:
+    header, *rest = fitted([HEADER, *rows(shown.upstreams, shown.now_ms)], width, STEPS)
+    below = [] if len(header) == len(HEADER) else [(view.name, _remarks(view)) for view in shown.upstreams]
+    return [*table(header, rest, color=color), *(clean(f"{name}: {text}") for name, text in below if text)]
 
 
 def rows(upstreams: Sequence["UpstreamView"], now_ms: int) -> list[Row]:
@@ -110,7 +127,6 @@ def rows(upstreams: Sequence["UpstreamView"], now_ms: int) -> list[Row]:
 
 def _row(view: "UpstreamView", now_ms: int) -> Row:
     oldest = None if view.oldest_arrived_ms is None else now_ms - view.oldest_arrived_ms
-    details = [f"{view.draining} draining"] if view.draining else []
     return [
         view.name,
         Cell(view.state, STATE_STYLES.get(view.state, "full")),
@@ -123,5 +139,10 @@ def _row(view: "UpstreamView", now_ms: int) -> Row:
         str(view.queue_timeout),
         str(view.failed),
         str(view.served),
-        ", ".join([*details, view.remarks] if view.remarks else details),
+        _remarks(view),
     ]
+
+
+def _remarks(view: "UpstreamView") -> str:
+    details = [f"{view.draining} draining"] if view.draining else []
+    return ", ".join([*details, view.remarks] if view.remarks else details)

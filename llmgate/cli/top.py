@@ -36,10 +36,17 @@ def top(
     """Watch the queues live, and act on them.
 
     ? tells the keys.
+
+    \b
+    Examples:
+      llmgate top --read-only
+      llmgate top --once --ascii
     """
     from llmgate.tui.app import run
 
     context = context_of(ctx)
+    if context.json:
+        raise typer.BadParameter("top draws a screen; status, ps and events have --json")
     raise typer.Exit(
         run(
             context.find_socket(),

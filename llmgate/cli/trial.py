@@ -213,7 +213,8 @@ def _lines(target: "Target", course: Course) -> Iterator[str]:
     yield f"model        {clean(target.model)}, at {target.root}"
     yield f"waited       {lapse(began) if course.positions else 'not at all'}{places}"
     if course.first is not None:
-        yield f"first token  {lapse((_ms(course.first) or 0) - (began if course.positions else 0))}"
+        first = (_ms(course.first) or 0) - (began if course.positions else 0)
+        yield f"first token  {lapse(first) if first >= 1000 else f'{first} ms'}"
     rate = "" if course.rate is None else f", {course.rate:.1f} tokens/s"
     yield f"answer       {course.tokens} tokens{rate}"
     yield f"             {clean(' '.join(course.text.split()))}"

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from llmgate.cli.context import context_of, say
+from llmgate.cli.context import Context, context_of, print_json, say
 from llmgate.cli.patience import TIMED_OUT, Patience, seconds
 from llmgate.cli.status import only
-from llmgate.errors import DaemonNotRunning
+from llmgate.errors import DaemonNotRunning, DaemonSilent
 
 if TYPE_CHECKING:
     from llmgate.adminapi import Status
@@ -41,16 +41,28 @@ def wait(
     why = ""
     while True:
         try:
-            why = _why_not(only(client.status(), upstream), tests)
+            status = only(client.status(), upstream)
+            why = _why_not(status, tests)
+            if not why:
+                _show(status, context)
+                return
         except DaemonNotRunning:
             why = "no daemon answers"
-        if not why:
-            return
+        except DaemonSilent:
+            why = "the daemon does not answer"
         if patience.is_over():
             if not context.quiet:
                 say(f"llmgate: timed out: {why}")
             raise typer.Exit(TIMED_OUT)
         time.sleep(POLL_SECONDS)
+
+
+def _show(status: "Status", context: Context) -> None:
+    """What it was waited for; nothing for a person, who sees it come back."""
+    from llmgate.adminapi import as_plain
+
+    if context.json:
+        print_json(as_plain(status))
 
 
 def _why_not(status: "Status", tests: Sequence[Callable[["Status"], str]]) -> str:

@@ -1,4 +1,4 @@
-"""The keys that upstreams are asked with, read once at start from the environment or from files."""
+"""The keys that upstreams are asked with, read at start and at every reload from the environment or from files."""
 
 import os
 import re

@@ -211,7 +211,7 @@ class Operator:
         )
         if record is None:
             raise UnknownRequest(
-                f"there is no request {request_id!r}, or it ended too long ago; GET /v1/requests?state=all lists all"
+                f"there is no request {request_id!r}, or it ended too long ago; llmgate ps --all lists what is known"
             )
         return record
 
@@ -224,7 +224,7 @@ class Operator:
             now_ms=self.sight.now_ms(),
             request=next(view for view in views if view.id == request_id),
             position=position.position if position is not None else None,
-            depth=self._admission.gate(record.upstream).depth,
+            depth=self._admission.gate(record.upstream).depth if record.upstream in self._admission.upstreams() else 0,
             eta_ms=position.eta_ms if position is not None else None,
             journey=self._feed.journey(record),
             of_session=sorted(others, key=lambda view: -view.arrived_ms)[:_OF_SESSION],
@@ -267,7 +267,7 @@ def _remarks(old: Limits, new: Limits, gate: GateStatistics, endpoints: int) -> 
     if new.max_concurrent != old.max_concurrent and endpoints > 1:
         yield f"max_concurrent bounds all {endpoints} endpoints together, each of which keeps its own limit"
     if new.max_concurrent and gate.running + gate.draining > new.max_concurrent:
-        yield f"{gate.running + gate.draining} are in flight and go on; nobody is sent until fewer are"
+        yield f"{gate.running + gate.draining} run on; nobody is sent until fewer do"
     if new.max_queued is not None and gate.waiting > new.max_queued:
         yield f"{gate.waiting} wait and keep their places; nobody may join them until fewer do"
     if new.queue_timeout != old.queue_timeout and gate.waiting:

@@ -171,8 +171,10 @@ class Counter:
                     return tokens, "upstream"
                 if (tokens := await self._ask_tokenizer()) is not None:
                     return tokens, "tokenizer"
-        translated = self._translate()
-        return (translated.asked.input_estimate if translated else estimate_body(self._body)), "estimate"
+        translated = await self._translate()
+        if translated is not None:
+            return translated.asked.input_estimate, "estimate"
+        return await read_aside(estimate_body, self._body), "estimate"
 
     async def _ask_upstream(self) -> int | None:
         speech = self._upstream.speech
@@ -187,7 +189,7 @@ class Counter:
 
     async def _ask_tokenizer(self) -> int | None:
         speech = self._upstream.speech
-        if speech.kind in _NO_TOKENIZER or not speech.tokenizes or (translated := self._translate()) is None:
+        if speech.kind in _NO_TOKENIZER or not speech.tokenizes or (translated := await self._translate()) is None:
             return None
         asked = chat_of(translated.body)
         if speech.kind != "vllm":
@@ -220,10 +222,10 @@ class Counter:
             raise Blamed(status, self._upstream.without_secrets(told))
         return status, told
 
-    def _translate(self) -> Translated | None:
+    async def _translate(self) -> Translated | None:
         """None where the request cannot be translated, and need not be. Raises BadRequest where it must be."""
         try:
-            return translate(self._body, self._options)
+            return await read_aside(lambda body: translate(body, self._options), self._body)
         except BadRequest:
             if self._upstream.speech.speaks(MESSAGES_PATH) is False:
                 raise

@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable
 
 from starlette.types import Receive, Scope, Send
 
-from llmgate.errors import ClientStalled, GateError, Outcome, UpstreamFailed
+from llmgate.admission.base import NO_CONNECTION, Place
+from llmgate.errors import ClientStalled, GateError, Outcome, UpstreamDown, UpstreamFailed
 from llmgate.server.asgi import CONNECTION, Connection, Headers, access_of, headers_of, new_request_id
 from llmgate.server.listener import Listener
 from llmgate.server.permission import counted
@@ -124,6 +125,15 @@ class Errand:
         self._reply.stop()
         if self._connection is not None:
             self._connection.abort()
+
+
+def wait_for_another(place: Place) -> None:
+    """A reload took the server away between the slot and the call: nothing was sent, so the request waits again.
+
+    Raises UpstreamDown where nobody waits for a server to be there.
+    """
+    if not place.requeue(NO_CONNECTION):
+        raise UpstreamDown("llmgate: no server of this upstream is there any more, try again (UPSTREAM_DOWN)")
 
 
 def check_status(answer: Answer) -> None:

@@ -16,13 +16,14 @@ from llmgate.admission.base import LOADING_MODEL, NO_CONNECTION, Place
 from llmgate.config.settings import UpstreamSettings
 from llmgate.core.caller import Caller
 from llmgate.core.routing import Route
-from llmgate.errors import ClientStalled, GateError, Outcome, UpstreamDown, UpstreamFailed
+from llmgate.errors import ClientStalled, GateError, NotFound, Outcome, UpstreamDown, UpstreamFailed
 from llmgate.protocols.gather.gathering import Gathering
 from llmgate.protocols.gather.gatherings import gathering_of
 from llmgate.protocols.gather.request import as_stream
 from llmgate.protocols.speech import LOADING, NO_SUCH_PATH, Speech, is_loading, is_no_such_path
 from llmgate.protocols.surface import ModelRequest, Surface
 from llmgate.protocols.translate.request import Options
+from llmgate.protocols.upstream_error import UpstreamTold
 from llmgate.protocols.way import Way
 from llmgate.protocols.ways import may_be_learnt, way_of
 from llmgate.server import identity
@@ -34,7 +35,7 @@ from llmgate.server.asgi import (
     read_aside,
     read_body,
 )
-from llmgate.server.errand import ClientGone, Errand, check_status
+from llmgate.server.errand import ClientGone, Errand, check_status, wait_for_another
 from llmgate.server.outcome import outcome_of
 from llmgate.server.permission import find_route
 from llmgate.server.relay import Relay
@@ -152,32 +153,40 @@ class Exchange(Errand):
                 self._grace.cancel()
 
     async def _wait_and_run(self, request: ModelRequest, route: Route) -> None:
-        settings = self._services.settings.upstreams[route.upstream]
+        settings = self._settings_of(route.upstream)
         self._release_timeout = settings.release_timeout
         self._force_stream = settings.force_stream
         find_way = self._ways(request, route, settings)
-        way = find_way(self._services.upstreams[route.upstream].speech)
+        way = await _find_aside(find_way, self._services.upstreams[route.upstream].speech, request.body)
+        self._settings_of(route.upstream)  # that may have taken a while
         max_wait = self._max_wait(settings, stream=request.stream)
         async with self._services.admission.enter(route.upstream, self._caller(request), max_wait=max_wait) as place:
             self._place = place
             self._voice.take_place(place, model=request.model, streams=request.stream, wish=self._wishes.queue_events)
             try:
-                await self._run_until_passed_on(place, way, find_way, stream=request.stream)
+                await self._run_until_passed_on(place, way, find_way, request)
             except asyncio.CancelledError:
                 if self._stopped_by is not None and self._outcome != "client_gone":
                     place.give_up(self._stopped_by.outcome)  # its block would take it for a client that left
                 raise
 
     async def _run_until_passed_on(
-        self, place: Place, way: Way, find_way: Callable[[Speech], Way], *, stream: bool
+        self, place: Place, way: Way, find_way: Callable[[Speech], Way], request: ModelRequest
     ) -> None:
         """Waits for a slot, of which the client is told, and asks the server, as often as that comes to nothing."""
         verdict = Verdict.AGAIN
         while verdict is not Verdict.PASSED_ON:
             await self._voice.tell_wait(place)
-            verdict = await self._run(place, way, stream=stream)
-            if verdict is Verdict.OTHER_WAY:
-                way = find_way(self._services.upstreams[place.endpoint].speech)
+            verdict = await self._run(place, way, stream=request.stream)
+            if verdict is Verdict.OTHER_WAY and self._server is not None:
+                way = await _find_aside(find_way, self._server.speech, request.body)
+
+    def _settings_of(self, upstream: str) -> UpstreamSettings:
+        """Raises NotFound where a reload took it away meanwhile."""
+        settings = self._services.settings.upstreams.get(upstream)
+        if settings is None:
+            raise NotFound(f"llmgate: there is no upstream {upstream} any more (NOT_FOUND)")
+        return settings
 
     def _ways(self, request: ModelRequest, route: Route, settings: UpstreamSettings) -> Callable[[Speech], Way]:
         """Finds the way of this request to a server that speaks so."""
@@ -188,7 +197,11 @@ class Exchange(Errand):
 
     async def _run(self, place: Place, way: Way, *, stream: bool) -> Verdict:
         """The slot is there: asks the server."""
-        self._server = server = self._services.upstreams[place.endpoint]
+        server = self._services.upstreams.get(place.endpoint)
+        if server is None:
+            wait_for_another(place)
+            return Verdict.AGAIN
+        self._server = server
         if way.path == self._path and server.speech.speaks(way.path) is False:
             return Verdict.OTHER_WAY  # that was learnt while it waited
         self._answer_status = 0
@@ -387,6 +400,8 @@ class Exchange(Errand):
         elif self._relay is not None and self._relay.is_told:
             self._relay.finish()
         else:
+            if isinstance(error, UpstreamTold) and self._server is not None:
+                error.body = self._server.without_secrets(error.body)
             self._voice.tell_error(error)
 
     # ---- the request
@@ -419,6 +434,11 @@ class Exchange(Errand):
             peer=peer_of(self._scope),
             body_bytes=len(request.body),
         )
+
+
+async def _find_aside(find_way: Callable[[Speech], Way], speech: Speech, body: bytes) -> Way:
+    """A translation of a large body takes seconds, in which all others must not stand still."""
+    return await read_aside(lambda _: find_way(speech), body)
 
 
 def _check_coding(answer: Answer) -> None:

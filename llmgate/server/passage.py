@@ -29,7 +29,7 @@ from llmgate.server.asgi import (
     peer_of,
     read_body,
 )
-from llmgate.server.errand import ClientGone, Errand, check_status
+from llmgate.server.errand import ClientGone, Errand, check_status, wait_for_another
 from llmgate.server.outcome import outcome_of
 from llmgate.server.relay import Relay
 from llmgate.server.reply import nothing
@@ -166,6 +166,9 @@ class Passage(Errand):
 
     async def _run(self, place: Place, body: bytes) -> bool:
         """The slot is there: asks the server. False where that is not there: the request waits again."""
+        if place.endpoint not in self._services.upstreams:
+            wait_for_another(place)
+            return False
         call = self._call(place.endpoint, body)
         place.hand_over()
         try:
@@ -262,10 +265,12 @@ class Passage(Errand):
 
     def _location(self, value: bytes) -> list[Header]:
         name = self._leg.upstream
-        settings = self._services.settings.upstreams[name]
+        settings = self._services.settings.upstreams.get(name)
+        if settings is None:  # a reload took it away
+            return []
         endpoints = dict(zip(self._services.admission.gate(name).endpoints(), settings.all_endpoints, strict=True))
         server = endpoints.get(self._server.name if self._server is not None else name)
-        if server is None:  # a reload took it away
+        if server is None:  # the same
             return []
         location = location_for(value, server.url, self._leg.outside)
         return [] if location is None else [(b"location", location)]

@@ -12,15 +12,19 @@ from llmgate.server.services import Services
 def find_route(services: Services, access: Access, model: str, upstream: str = "") -> Route:
     """The route of a model; with `upstream` it leads there whatever the model. Raises UnknownModel, ModelNotAllowed.
 
-    A key that may not use every model does not learn which others there are.
+    A key that may not use every model does not learn which others there are, and gets its models where they are: the
+    server of another upstream may take every name for its own model.
     """
     key = access.key
     if key is None or not key.models:
         return Route(upstream, model) if upstream else services.routes.find(model)
     try:
-        route = Route(upstream, model) if upstream else services.routes.find(model)
+        found = services.routes.find(model)
+        route = found if upstream in ("", found.upstream) else None
     except UnknownModel:
         route = None
+    if route is not None and upstream:
+        route = Route(upstream, model)  # as it is written, whatever else it may be an alias of
     if route is None or not key.may_use(model, route.model):
         error = ModelNotAllowed(
             f"llmgate: this key may not use the model {model!r}, or there is none; it may use "

@@ -192,7 +192,9 @@ class Voice:
 
     def _retry_after(self) -> int:
         """Seconds until a slot falls free about now: the median run shared by the slots, within 1 and the setting."""
-        settings = self._services.settings
+        settings, admission = self._services.settings, self._services.admission
+        if self.upstream not in admission.upstreams():  # it is not routed yet, or a reload took its upstream away
+            return 1
         median = self._services.ledger.figures(self.upstream).median_run()
-        slots = self._services.admission.gate(self.upstream).limits.max_concurrent or 1
+        slots = admission.gate(self.upstream).limits.max_concurrent or 1
         return round(min(max(1.0, median / slots), settings.waiting.retry_after_max))

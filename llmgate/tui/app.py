@@ -165,5 +165,7 @@ async def first_view(feed: Feed) -> View:
                 if view.status is not None:
                     return view
     except TimeoutError:
-        raise AdminError("The daemon sent no picture of its state in time") from None
+        raise AdminError(
+            "The daemon sent no picture of its state in time: it is stopped or too busy; llmgate doctor looks at it"
+        ) from None
     raise AdminError("The daemon closed the connection")

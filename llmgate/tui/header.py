@@ -115,10 +115,8 @@ def _changed(live: View, frame: Frame, look: Look) -> list[str]:
     if marked:
         notes.append(f"{marked} marked")
     sort = state.sorts.get("upstreams", Sort()) if state.page == "overview" else Sort()
-    own = state.sorts.get(state.holds, Sort()) if state.page == "overview" else Sort()
-    for one in dict.fromkeys((sort, own)):
-        if one != Sort():
-            notes.append("by " + (one.title or "place") + (", reversed" if one.reverse else ""))
+    if sort != Sort():
+        notes.append(str(sort))
     if state.read_only:
         notes.append("read-only")
     elif live.status is not None and not live.status.may_act:

@@ -2,11 +2,12 @@
 
 from math import ceil
 
-from llmgate.tui.cells import Line, Span, wrap
+from llmgate.tui.cells import Line, Span, width_of, wrap
 from llmgate.tui.columns import Frame
 from llmgate.tui.model import View
 
 ROOMY = 76
+MARGIN = 6
 
 
 def disconnected(view: View, frame: Frame, width: int) -> list[Line]:
@@ -15,8 +16,11 @@ def disconnected(view: View, frame: Frame, width: int) -> list[Line]:
     kept = "  What was last seen stays below." if view.status is not None else ""
     wait = max(0, ceil(view.link.retry_at - view.at))
     when = f"Trying again in {wait} s" if wait else "Trying again now"
-    error = [*_lines([frame.clean(first)], width, "bold"), *_lines([frame.clean(text) for text in others], width)]
-    return [[], *error, [], *_lines([f"{when} (attempt {view.link.attempt + 1}).{kept}"], width), []]
+    rest = [frame.clean(text) for text in others]
+    spare = width - max(map(width_of, rest), default=0)
+    margin = min(MARGIN, spare) if spare > 0 else MARGIN
+    error = [*_lines([frame.clean(first)], width, "bold", margin), *_lines(rest, width, "", margin)]
+    return [[], *error, [], *_lines([f"{when} (attempt {view.link.attempt + 1}).{kept}"], width, "", margin), []]
 
 
 def no_upstream(width: int) -> list[Line]:
@@ -74,7 +78,7 @@ def _reachable(host: str) -> str:
     return {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "": "127.0.0.1"}.get(host, host)  # noqa: S104
 
 
-def _lines(texts: list[str], width: int, style: str = "") -> list[Line]:
+def _lines(texts: list[str], width: int, style: str = "", margin: int = MARGIN) -> list[Line]:
     """Indented where there is room for it, and wrapped, since a path or a command is of no use without its end."""
-    indent = " " * (6 if width >= ROOMY else 1)
+    indent = " " * (margin if width >= ROOMY else 1)
     return [[Span(indent + part, style)] for text in texts for part in wrap(text, width - len(indent))]

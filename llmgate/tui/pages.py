@@ -40,7 +40,7 @@ def page_lines(frame: Frame, look: Look, room: int) -> list[Line]:
     notes = [f"{many:,} of {shown.total:,}" if many != shown.total else f"{many:,}"]
     sort = frame.state.sorts.get(holds, Sort())
     if sort != Sort():
-        notes.append("by " + (sort.title or "place") + (", reversed" if sort.reverse else ""))
+        notes.append(str(sort))
     heads = [rule(frame, look.width, TITLES[holds], *notes), *titles]
     if not shown.rows:
         return section_lines(frame, nobody(heads[:1], found(shown, EMPTY[holds])), 1)

@@ -12,6 +12,7 @@ from llmgate.tui.furniture import Look, Section, allot, more, nobody, rule, sect
 from llmgate.tui.happened import event_row
 from llmgate.tui.listing import Listing
 from llmgate.tui.model import Lane
+from llmgate.tui.state import Sort
 from llmgate.tui.tables import RUNNING, UPSTREAMS, WAITING
 
 TALL = 34
@@ -82,13 +83,20 @@ def found(shown: Listing, none: str) -> str:
     return f"the filter hides all {shown.total:,}" if shown.total else none
 
 
+def _sorted(frame: Frame, pane: str) -> list[str]:
+    """Words for an order that is not that of the queue: it holds on while the selection is elsewhere."""
+    sort = frame.state.sorts.get(pane, Sort())
+    return [] if sort == Sort() else [str(sort)]
+
+
 def _waiting(frame: Frame, look: Look, lane: Lane, titles: bool) -> Section:
     laid, upstream = table(WAITING, look.width), lane.upstream
     shown, many = listing.waiting((lane,), frame.state), len(lane.waiting)
     notes = [f"{many:,} of {upstream.max_queued:,}" if upstream.max_queued is not None else f"{many:,}"]
     if upstream.queue_timeout_ms:
         notes.append(f"timeout {age(upstream.queue_timeout_ms)}")
-    title = rule(frame, look.width, f"waiting on {frame.clean(upstream.name)}", *(notes if look.width >= WIDE else ()))
+    told = [*(notes if look.width >= WIDE else ()), *_sorted(frame, "waiting")]
+    title = rule(frame, look.width, f"waiting on {frame.clean(upstream.name)}", *told)
     heads = [title]
     if upstream.remarks:
         heads.append([Span("   " + frame.clean(upstream.remarks), "bad" if upstream.state == "down" else "amber")])
@@ -101,7 +109,7 @@ def _waiting(frame: Frame, look: Look, lane: Lane, titles: bool) -> Section:
 
 def _running(frame: Frame, look: Look, lane: Lane, titles: bool) -> Section:
     laid, shown = table(RUNNING, look.width), listing.running((lane,), frame.state)
-    title = rule(frame, look.width, f"running on {frame.clean(lane.upstream.name)}")
+    title = rule(frame, look.width, f"running on {frame.clean(lane.upstream.name)}", *_sorted(frame, "running"))
     if not shown.rows:
         return nobody([title], found(shown, "nothing runs"))
     heads = [title, laid.titles(frame)] if titles else [title]
@@ -110,7 +118,7 @@ def _running(frame: Frame, look: Look, lane: Lane, titles: bool) -> Section:
 
 def _events(frame: Frame, look: Look) -> Section:
     shown = listing.events(frame.view, frame.state)
-    title = rule(frame, look.width, "events")
+    title = rule(frame, look.width, "events", *_sorted(frame, "events"))
     if not shown.rows:
         return nobody([title], found(shown, "nothing has happened yet"))
     return list_section(frame, look, shown, [title], lambda event: event_row(event, frame, look))

@@ -33,6 +33,9 @@ class Sort:
     title: str = ""
     reverse: bool = False
 
+    def __str__(self) -> str:
+        return "by " + (self.title or "place") + (", reversed" if self.reverse else "")
+
 
 @dataclass(frozen=True, slots=True)
 class Typing:

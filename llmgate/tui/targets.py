@@ -68,5 +68,5 @@ def forbidden(view: View, state: State) -> str:
     if view.link.state != "live" or view.status is None:
         return "Nothing is changed: there is no connection to the daemon"
     if not view.status.may_act:
-        return "Nothing is changed: the daemon lets you look, not act (read_only_uids in its settings)"
+        return "Nothing is changed: you may look, not act (read_only_uids in the settings)"
     return ""

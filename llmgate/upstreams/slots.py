@@ -80,7 +80,7 @@ class SlotWatch:
         self._draining: list[_Drained] = []
         self._lost: list[Callable[[], None]] = []
         self._news = asyncio.Event()
-        self._overdue = self._hidden_wait = False
+        self._overdue = self._hidden_wait = self._was_late = False
         self._on_idle: Callable[[], object] | None = None
 
     @property
@@ -180,19 +180,27 @@ class SlotWatch:
         before = self._upstream.traffic.with_head()
         try:
             slots = await self._source.ask()
-        except UpstreamDown:
+        except UpstreamDown as error:
+            if self._may_be_a_lost_packet(error):
+                return []
             self._on_down()
             return asked
         except NotToldError:
             return [drained for drained in asked if drained.alarm_at <= self._clock()]
         except GateError:
             return []
+        self._was_late = False
         for drained in asked:
             drained.seen_at = min(drained.seen_at, self._clock() + UNSEEN_SECONDS)
         ended = [drained for drained in told if _has_ended(drained, slots)]
         count = freed(len(told), _busy(slots), self._certain(before))
         others = [drained for drained in told if drained not in ended]
         return ended + others[: max(0, count - len(ended))]
+
+    def _may_be_a_lost_packet(self, error: UpstreamDown) -> bool:
+        """A refusal is clear at once; a connection that does not stand in time is no death but twice in a row."""
+        self._was_late = isinstance(error.__cause__, TimeoutError) and not self._was_late
+        return self._was_late
 
     async def _look_for_a_hidden_wait(self) -> None:
         since = self._upstream.traffic.oldest_without_head()

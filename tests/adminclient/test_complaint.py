@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from llmgate.adminclient import AdminClient, complaint
-from llmgate.errors import AdminError, DaemonNotRunning
+from llmgate.errors import AdminError, DaemonNotRunning, DaemonSilent
 
 
 class TestNobody:
@@ -82,8 +82,16 @@ class TestPermission:
         group = complaint._group_name(path.stat().st_gid)
         assert f"sudo usermod -aG {group} $USER" in self.denied(path)
 
-    def test_a_folder_that_may_not_be_entered(self, tmp_path: Path) -> None:
-        assert f"You may not enter the folder {tmp_path}" in self.denied(tmp_path / "gone.sock")
+    @pytest.mark.parametrize(("mode", "advice"), [(0o750, "usermod -aG {group} $USER"), (0o700, "sudo -u {user} ")])
+    def test_a_folder_that_may_not_be_entered(self, tmp_path: Path, mode: int, advice: str) -> None:
+        tmp_path.chmod(mode)
+        told, found = self.denied(tmp_path / "gone.sock"), tmp_path.stat()
+        names = {"user": complaint._user_name(found.st_uid), "group": complaint._group_name(found.st_gid)}
+        assert f"The folder {tmp_path} belongs to " in told
+        assert advice.format(**names) in told
+
+    def test_a_folder_in_one_that_may_not_be_entered(self, tmp_path: Path) -> None:
+        assert f"You may not enter the folder {tmp_path}/in" in self.denied(tmp_path / "in" / "gone.sock")
 
     def test_ids_without_a_name(self) -> None:
         assert complaint._user_name(2_000_000_001) == "2000000001"
@@ -92,3 +100,10 @@ class TestPermission:
     def test_it_is_no_daemon_not_running(self, tmp_path: Path) -> None:
         error = complaint.explain(PermissionError(13, "Permission denied"), tmp_path, "top")
         assert not isinstance(error, DaemonNotRunning)
+
+
+def test_a_daemon_that_is_silent_may_still_act() -> None:
+    told = complaint.explain(TimeoutError(), Path("/s"), "pause")
+    assert isinstance(told, DaemonSilent)
+    assert "may still do what it was asked" in str(told)
+    assert max(map(len, str(told).splitlines())) <= 80

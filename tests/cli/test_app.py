@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 from llmgate import __version__
-from llmgate.cli.app import exit_status
+from llmgate.cli.app import app, exit_status
 from llmgate.errors import AdminError, DaemonNotRunning, SettingsError
 from tests.cli.conftest import FakeDaemon
 
@@ -32,6 +33,19 @@ def test_every_command_has_help(run: Any, command: str) -> None:
     result = run(command, "-h")
     assert (result.status, result.err) == (0, "")
     assert f"Usage: llmgate {command}" in result.out
+
+
+@pytest.mark.parametrize("command", sorted({*typer.main.get_group(app).commands} - {"config"}))
+def test_the_help_of_every_command_has_an_example(run: Any, command: str) -> None:
+    lines = run(command, "-h").out.splitlines()
+    assert any(line.strip() in ("Example:", "Examples:") for line in lines)
+    assert max(map(len, lines)) <= 80
+
+
+def test_the_list_of_commands_is_not_cut(run: Any) -> None:
+    listed = run("-h").out.partition("\nCommands:\n")[2].splitlines()
+    assert len(listed) >= len(COMMANDS)
+    assert not [line for line in listed if line.endswith("...")]
 
 
 def test_version(run: Any) -> None:
@@ -126,3 +140,14 @@ def test_help_is_whole_and_plain(run: Any, command: str) -> None:
 def test_closed_standard_files_do_no_harm(closed: str) -> None:
     command = f'"{sys.executable}" -m llmgate --version {closed}'
     assert subprocess.run(["sh", "-c", command], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("option", ["--socket", "--config"])
+def test_a_path_that_may_not_be_read_is_no_mistake_of_the_command_line(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    """Whoever uses it explains why, and what to do."""
+    path = tmp_path / "there"
+    path.touch()
+    monkeypatch.setattr("os.access", lambda *_, **__: False)
+    assert run("status", option, path).status != 2

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from llmgate.cli.context import Context, print_json, terminal_width, wants_color
+from llmgate.cli.context import Context, print_json, print_lines, terminal_width, wants_color
+from llmgate.errors import LlmgateError
 
 
 @pytest.mark.parametrize(
@@ -54,3 +55,10 @@ def test_the_width_is_the_terminal_s_and_there_is_none_without(monkeypatch: pyte
     monkeypatch.setenv("COLUMNS", "93")
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     assert terminal_width() == 93
+
+
+def test_a_full_disk_is_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr("sys.stdout", full)
+        with pytest.raises(LlmgateError, match="cannot be written to: No space left"):
+            print_lines(["x"])

@@ -60,3 +60,9 @@ def test_an_unclear_beginning_names_those_that_begin_so(run: Run, daemon: FakeDa
     assert ended.err == (
         "llmgate: req is the beginning of req_0, req_1, req_2, req_3, req_4 and 2 more: say more of it\n"
     )
+
+
+def test_where_to_is_said(run: Run, daemon: FakeDaemon) -> None:
+    ended = run("move", "x", "--socket", daemon.socket)
+    assert (ended.status, ended.out) == (2, "")
+    assert "say where to, with --front" in ended.err

@@ -111,3 +111,16 @@ def test_watch_shows_it_again_until_ctrl_c(run: Any, daemon: Any, monkeypatch: p
 def test_only_leaves_the_rest_as_it_is() -> None:
     assert only(example(), None) == example()
     assert only(example(), "open").uptime_ms == 65_000
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_a_narrow_terminal_has_the_remarks_below(width: int) -> None:
+    lines = screen(example(), width=width)
+    table, remarks = lines[1:7], lines[7:]
+    assert max(map(len, table)) <= width
+    assert remarks == ["reasoning: 1 draining", "vllm-a100: refused?[2J", "gone: no; one; b"]
+    assert all(title in table[0] for title in ("STATE", "RUN/SLOTS", "WAIT/MAX", "FULL", "FAILED"))
+
+
+def test_a_wide_terminal_has_all_of_it_in_the_table() -> None:
+    assert screen(example(), width=140) == screen(example())

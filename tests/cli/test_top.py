@@ -45,3 +45,9 @@ def test_a_theme_that_there_is_not(run: Any) -> None:
 
 def test_the_themes_are_those_of_the_screen() -> None:
     assert tuple(Theme) == NAMES
+
+
+def test_a_screen_is_no_json(run: Any) -> None:
+    ended = run("top", "--once", "--json")
+    assert (ended.status, ended.out) == (2, "")
+    assert "status, ps and events have --json" in ended.err

@@ -1,9 +1,11 @@
 """`llmgate wait`: what it waits for; against a real daemon: tests/e2e/cli."""
 
+import json
 from typing import Any
 
 import pytest
 
+from llmgate.errors import DaemonSilent
 from tests.cli.conftest import FakeDaemon, Run, status_of
 from tests.cli.conftest import upstream as view_of
 
@@ -38,3 +40,21 @@ def test_an_unknown_upstream_is_an_error_at_once(run: Run, daemon: FakeDaemon) -
     daemon.status = status_of(DOWN)
     ended = run("wait", "--upstream", "c", "--socket", daemon.socket)
     assert (ended.status, ended.err) == (1, "llmgate: no upstream is named c; known are: b\n")
+
+
+def test_a_daemon_that_does_not_answer_is_waited_for(
+    run: Run, daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(_: object) -> None:
+        raise DaemonSilent("nothing was heard")
+
+    monkeypatch.setattr("llmgate.adminclient.AdminClient.status", silent)
+    ended = run("wait", "--timeout", "0", "--socket", daemon.socket)
+    assert ended == (5, "", "llmgate: timed out: the daemon does not answer\n")
+
+
+def test_json_is_the_state_that_was_waited_for(run: Run, daemon: FakeDaemon) -> None:
+    daemon.status = status_of(view_of("a"), DOWN)
+    ended = run("wait", "--json", "--upstream", "a", "--socket", daemon.socket)
+    told = json.loads(ended.out)
+    assert (ended.status, next(iter(told)), told["upstreams"][0]["name"]) == (0, "schema", "a")

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from llmgate.core.events import Mode
+from llmgate.errors import Refused
 from llmgate.server import admin_operator
 from llmgate.server.admin_peer import user_name
 from tests.server.desk import ME, AdminDesk
@@ -197,7 +198,7 @@ async def test_a_lower_cap_kills_nobody(desk: AdminDesk) -> None:
     await desk.enter("r1")
     await desk.enter("r2")
     answer = await desk.act("PATCH", "/v1/upstreams/a", {"max_concurrent": 1})
-    assert answer["note"] == "2 are in flight and go on; nobody is sent until fewer are"
+    assert answer["note"] == "2 run on; nobody is sent until fewer do"
     assert desk.admission.gate("a").statistics().running == 2
 
 
@@ -297,4 +298,17 @@ async def test_only_who_waits_can_be_moved(desk: AdminDesk) -> None:
         409,
         "CONFLICT",
         "request r does not wait, so it can not be moved: it is running",
+    )
+
+
+async def test_of_an_upstream_that_is_gone_its_requests_can_still_be_seen(desk: AdminDesk) -> None:
+    """A reload took it away; they stay in the list of those that are over."""
+    (await desk.enter("r")).stop(Refused("llmgate: cut (REFUSED)"))
+    desk.admission.remove("a")
+    answer = await desk.get("/v1/requests/r")
+    assert (answer["request"]["state"], answer["position"], answer["depth"]) == ("done", None, 0)
+    assert await desk.refusal("POST", "/v1/requests/r/move") == (
+        409,
+        "CONFLICT",
+        "request r does not wait, so it can not be moved: it is done",
     )

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from typing import Any
 
 import anthropic
@@ -14,6 +15,7 @@ from rawclient import Client, Head, post
 from llmgate.errors import Refused
 from llmgate.protocols.speech import Kind
 from llmgate.server import count as count_module
+from llmgate.server.asgi import LARGE_BODY
 from llmgate.server.count import TokenCount
 from tests.server.house import UPSTREAM, House, OpenHouse
 
@@ -484,3 +486,30 @@ async def test_the_official_client(house: House, hands: Hands) -> None:
     await (await turn_at(hands, NATIVE)).answer(400, FAULT)
     with pytest.raises(anthropic.BadRequestError, match="roles must alternate"):
         await asking
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+async def test_a_large_request_is_read_beside_the_loop(
+    open_house: OpenHouse, monkeypatch: pytest.MonkeyPatch, kind: Kind
+) -> None:
+    """Whoever has a stream must not hear nothing meanwhile."""
+    threads = set()
+
+    def noting(name: str) -> None:
+        true = getattr(count_module, name)
+
+        def noted(*arguments: Any) -> Any:
+            threads.add(threading.get_ident())
+            return true(*arguments)
+
+        monkeypatch.setattr(count_module, name, noted)
+
+    noting("translate")
+    noting("estimate_body")
+    with refusing_port() as port:
+        house = await open_house(f"http://127.0.0.1:{port}")
+        is_kind(house, kind, messages=False)
+        client = await ask(house, {**ASKED, "messages": [{"role": "user", "content": "x" * (LARGE_BODY + 1)}]})
+        assert (await told(client))[1] == "estimate"
+    assert threads
+    assert threading.get_ident() not in threads

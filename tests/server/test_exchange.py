@@ -1,6 +1,7 @@
 """One request on its way: what its client gets and what becomes of its slot. Its rarer fates: folder `exchange`."""
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -9,7 +10,9 @@ from hands import ANSWER, CHAT_ANSWER, CHAT_WHOLE, START, STOP, WHOLE, Hands, de
 from rawclient import name_of, positions_of
 
 from llmgate.protocols.anthropic import MessagesSurface
+from llmgate.protocols.translate.way import Translated
 from llmgate.server import exchange
+from llmgate.server.asgi import LARGE_BODY
 from llmgate.upstreams.answer import Answer, Done
 from tests.server.answers import (
     OVERLOADED,
@@ -275,3 +278,30 @@ async def test_a_byte_order_mark_passes_only_at_the_start(house: House, hands: H
     body = await client.body()
     assert body.endswith(ANSWER)
     assert (mark in body) != waits
+
+
+@pytest.mark.parametrize("learns", [False, True])
+async def test_a_large_request_is_translated_beside_the_loop(
+    house: House, hands: Hands, monkeypatch: pytest.MonkeyPatch, learns: bool
+) -> None:
+    """It takes seconds, in which nobody else must stand still."""
+    translated = []
+    true = exchange.way_of
+
+    def noted(*arguments: Any) -> Any:
+        way = true(*arguments)
+        if isinstance(way, Translated):
+            translated.append(threading.get_ident())
+        return way
+
+    monkeypatch.setattr(exchange, "way_of", noted)
+    house.services.upstreams[UPSTREAM].speech.messages = None if learns else False
+    client = await house.ask(messages=[{"role": "user", "content": "x" * (LARGE_BODY + 1)}])
+    turn = await hands.turn()
+    if learns:
+        await turn.answer(404, b'{"error":{"code":404,"message":"File Not Found","type":"not_found_error"}}')
+        turn = await hands.turn()
+    await turn.complete()
+    assert name_of((await client.frames())[-1]) == "message_stop"
+    assert len(translated) == 1
+    assert threading.get_ident() not in translated

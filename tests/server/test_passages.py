@@ -3,10 +3,10 @@
 import pytest
 from gateprocess import request_body
 from hands import ANSWER, Hands
-from rawclient import name_of, positions_of
+from rawclient import Client, name_of, positions_of
 
 from tests.server.house import UPSTREAM, House, OpenHouse
-from tests.server.passing import ANTHROPIC, HERE, ask, check_shape, head_of, occupy
+from tests.server.passing import ANTHROPIC, HERE, ask, check_shape, head_of, line, occupy
 
 
 @pytest.fixture
@@ -153,3 +153,15 @@ async def test_only_under_the_prefixes_of_the_settings(open_house: OpenHouse, ha
     client = await ask(house, "GET", f"/ai/upstream/{UPSTREAM}/metrics")
     await (await hands.turn()).answer(200, b"[]")
     assert await client.body() == b"[]"
+
+
+async def test_an_upstream_that_a_reload_takes_away_while_the_body_comes(house: House, hands: Hands) -> None:
+    client = await Client.connect(house.port)
+    request = line("POST", HERE + "/v1/messages", b'{"model":"m"}')
+    client.send(request[:-1])
+    await house.wait(lambda: len(house.http._server.server_state.tasks) == 1)
+    house.services.settings = house.services.settings.model_copy(update={"upstreams": {}})
+    client.send(request[-1:])
+    head = await client.head()
+    assert (head.status, head.headers["llmgate-code"]) == (404, "NOT_FOUND")
+    assert (house.events, hands.untaken) == ([], 0)

@@ -38,8 +38,9 @@ async def test_the_model_as_asked_for_or_as_served(house: House) -> None:
         assert "org/big" not in str(refused.value)
     with pytest.raises(UnknownModel):
         find_route(house.services, Access(key=key()), "nothing")
-    with pytest.raises(ModelNotAllowed):
-        find_route(house.services, Access(key=key(models=("a",))), "b", "reasoning")
+    for model, allowed in (("b", "a"), ("nick", "m-*")):
+        with pytest.raises(ModelNotAllowed):
+            find_route(house.services, Access(key=key(models=(allowed,))), model, "reasoning")
 
 
 @pytest.mark.parametrize("path", [MESSAGES, CHAT, "/api/chat", "/v1/messages/count_tokens", "/api/show"])
@@ -69,6 +70,30 @@ async def test_a_key_for_some_models_passes_nothing_else_on(open_house: OpenHous
     assert (await asked.head()).status == 200
     await asked.body()
     assert len(hands.connections) == 1
+
+
+async def test_a_key_for_some_models_gets_them_where_they_are_only(house: House) -> None:
+    """The server of another upstream, one with a single model, may serve it under every name."""
+    access = Access(key=key(models=("m",)))
+    home = house.services.routes.find("m").upstream
+    assert find_route(house.services, access, "m", home).upstream == home
+    with pytest.raises(ModelNotAllowed):
+        find_route(house.services, access, "m", "other")
+    assert find_route(house.services, Access(key=key()), "m", "other").upstream == "other"
+
+
+async def test_the_limit_of_a_key_is_told_where_anything_is_passed_on(open_house: OpenHouse, hands: Hands) -> None:
+    house = await open_house(upstream={"passthrough": True})
+    house.services.keys = ClientKeys([key(max_concurrent=1)])
+    first = await house.ask(headers=SECRET)
+    turn = await hands.turn()
+    second = await house.ask(path="/upstream/reasoning/completion", headers=SECRET)
+    head = await second.head()
+    assert (head.status, head.headers["llmgate-code"], head.headers["llmgate-limit"]) == (429, "KEY_LIMIT", "1")
+    assert int(head.headers["retry-after"]) >= 1
+    assert (await second.json())["error"]["code"] == "KEY_LIMIT"
+    await turn.complete()
+    await first.body()
 
 
 async def test_a_key_has_its_own_limit_and_those_that_wait_count(open_house: OpenHouse, hands: Hands) -> None:

@@ -34,7 +34,6 @@ def test_a_plain_view_has_a_plain_rule(view: View, after: After) -> None:
         (["s"], "by UPSTREAM"),
         (["s", "S"], "by UPSTREAM, reversed"),
         (["S"], "by place, reversed"),
-        (["tab", "s"], "by #"),
     ],
 )
 def test_what_is_unlike_the_plain_view_is_told(view: View, after: After, keys: list[str], note: str) -> None:

@@ -28,6 +28,14 @@ def test_the_error_with_the_next_attempt() -> None:
     assert "Trying again now" in lost(12.5)
 
 
+def test_a_line_to_copy_is_not_wrapped_for_its_margin() -> None:
+    line = "  start it now          llmgate serve --upstream NAME=http://127.0.0.1:8000"
+    model = Model()
+    model.lost(f"No daemon answers on /x\n\n{line}", 6, 10.0, 12.0)
+    view = model.view(10.0)
+    assert f"\n     {line}\n" in text(disconnected(view, Frame(view), 80))
+
+
 def test_a_long_path_is_not_cut_off() -> None:
     model = Model()
     model.lost("What answers on /" + "x" * 90 + " does not speak as llmgate does.", 1, 10.0, 12.0)

@@ -1,5 +1,6 @@
 """How the parts of the overview share its rows."""
 
+from dataclasses import replace
 from datetime import UTC
 from typing import Any
 
@@ -12,6 +13,7 @@ from llmgate.tui.columns import Frame
 from llmgate.tui.furniture import Look
 from llmgate.tui.model import Model
 from llmgate.tui.sections import sections, upstream_lines
+from llmgate.tui.state import Sort
 
 
 def view(sample: Any, *items: FeedItem) -> Frame:
@@ -30,6 +32,14 @@ def test_only_the_selected_upstreams_requests_below_34_rows(sample: Any) -> None
     said = "\n".join(texts(view(sample), Look(80, 33, zone=UTC), 30))
     assert "waiting on ha-llm" in said
     assert "vllm-a100 ─" not in said
+
+
+@pytest.mark.parametrize("pane", ["waiting", "running", "events"])
+def test_an_order_of_one_s_own_is_told_wherever_the_selection_is(sample: Any, pane: str) -> None:
+    frame = view(sample)
+    frame = replace(frame, state=replace(frame.state, sorts={pane: Sort("CLIENT", reverse=True)}))
+    (head,) = [line for line in texts(frame, Look(80, 24, zone=UTC), 20) if "by CLIENT, reversed" in line]
+    assert head.startswith(f"── {pane}")
 
 
 def test_all_upstreams_waiters_from_34_rows_on(sample: Any) -> None:

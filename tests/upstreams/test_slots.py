@@ -133,6 +133,36 @@ def play(story: Callable[[Bench], Awaitable[None]], *replies: Reply, kind: Any =
 # ---- given back
 
 
+def no_connection_in_time() -> UpstreamDown:
+    """As the transport raises it."""
+    error = UpstreamDown("llmgate: no connection to the upstream in time (UPSTREAM_DOWN)")
+    error.__cause__ = TimeoutError()
+    return error
+
+
+def test_one_connection_that_does_not_stand_in_time_is_no_death() -> None:
+    """One lost packet is as long as that: who works there, and drains, is there all the same."""
+
+    async def story(bench: Bench) -> None:
+        bench.drain("a")
+        await asyncio.sleep(10)
+        assert bench.freed == []
+        bench.server.replies[0] = busy(0)
+        await asyncio.sleep(1)
+        assert bench.freed == ["a"]
+
+    play(story, no_connection_in_time(), busy(1), no_connection_in_time(), busy(1))
+
+
+def test_two_in_a_row_are() -> None:
+    async def story(bench: Bench) -> None:
+        bench.drain("a")
+        await asyncio.sleep(1)
+        assert (bench.freed, len(bench.server.asked)) == (["down", "a"], 2)
+
+    play(story, no_connection_in_time())
+
+
 def test_given_back_when_the_server_is_free_of_it() -> None:
     async def story(bench: Bench) -> None:
         bench.drain("a")

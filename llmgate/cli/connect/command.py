@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from llmgate.cli.context import Context, context_of, print_json, print_lines, say
+from llmgate.cli.context import Context, context_of, print_json, print_lines, say, terminal_width
 from llmgate.errors import LlmgateError
 
 if TYPE_CHECKING:
@@ -77,10 +77,15 @@ def _choose(name: str) -> "Client":
     return chosen
 
 
+FILES = "--write CHANGES"
+STEPS = (("SPEAKS", 0), (FILES, 48))
+"""What a narrow terminal costs, step by step: a column's cells, 0 = the column."""
+
+
 def _list(context: Context) -> None:
     from llmgate.cli.connect.clients import CLIENTS
     from llmgate.cli.connect.target import Target
-    from llmgate.cli.table import table
+    from llmgate.cli.table import fitted, table
 
     known = {client: client.render(Target("http://127.0.0.1:8080/llm")) for client in CLIENTS.values()}
     if context.json:
@@ -94,7 +99,10 @@ def _list(context: Context) -> None:
         (client.name, client.title, client.protocol, ", ".join(file.place for file in recipe.files) or "-")
         for client, recipe in known.items()
     ]
-    print_lines(table(("CLIENT", "NAME", "SPEAKS", "--write CHANGES"), rows, color=context.color))
+    shown = fitted([("CLIENT", "NAME", "SPEAKS", FILES), *rows], terminal_width(), STEPS)
+    print_lines(table(shown[0], shown[1:], color=context.color))
+    if not context.quiet:
+        say("llmgate: the lines for one of them: llmgate connect CLIENT")
 
 
 def _plain(client: "Client", found: "Found", recipe: "Recipe") -> dict[str, Any]:

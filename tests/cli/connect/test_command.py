@@ -33,10 +33,18 @@ def options(daemon: FakeDaemon) -> tuple[object, ...]:
 
 def test_alone_it_lists_the_clients(run: Any) -> None:
     shown = run("connect")
-    assert (shown.status, shown.err) == (0, "")
+    assert (shown.status, shown.err) == (0, "llmgate: the lines for one of them: llmgate connect CLIENT\n")
     assert [line.split()[0] for line in shown.out.splitlines()[1:]] == list(CLIENTS)
+    assert run("connect", "-q") == (0, shown.out, "")
     told = json.loads(run("connect", "--json").out)
     assert (told["schema"], [each["name"] for each in told["clients"]]) == (1, list(CLIENTS))
+
+
+def test_the_list_fits_a_terminal(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llmgate.cli.connect.command.terminal_width", lambda: 80)
+    lines = run("connect").out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0].split() == ["CLIENT", "NAME", "--write", "CHANGES"]
 
 
 def test_it_prints_what_the_client_needs(run: Any, options: Any) -> None:

@@ -175,7 +175,7 @@ async def test_a_higher_cap_wakes_who_waits_and_a_lower_one_kills_nobody(gate: G
     answer = await change(gate, "one", max_concurrent=3)
     assert (answer["old"]["max_concurrent"], answer["new"]["max_concurrent"]) == (1, 3)
     turns += [await hands.turn(), await hands.turn()]
-    assert (await change(gate, "one", max_concurrent=1))["note"].startswith("3 are in flight and go on")
+    assert (await change(gate, "one", max_concurrent=1))["note"].startswith("3 run on")
     fourth = await gate.ask("one")
     await gate.wait_waiting("one", 1)
     for turn, client in zip(turns, clients, strict=True):

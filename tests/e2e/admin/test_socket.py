@@ -12,7 +12,8 @@ from typing import Any, Self
 import pytest
 from adminsocket import Refusal, curl
 from gateprocess import GateProcess
-from hands import free_port
+from hands import Hands, free_port
+from rawclient import name_of
 
 IN_USE, NOT_ALLOWED = os.EX_UNAVAILABLE, os.EX_NOPERM
 ME = os.getuid()
@@ -123,14 +124,24 @@ async def test_f70_an_old_one_that_still_drains_keeps_its_socket(folder: Path) -
     """The newcomer is refused while the old one answers, and the old one's end removes nobody else's socket."""
     (folder / "old").mkdir()
     (folder / "new").mkdir()
-    old = GateProcess(folder / "old", settings())
-    new = GateProcess(folder / "new", settings(socket=str(old.socket)))
-    new.socket = old.socket
-    old.start()
-    new.spawn()
-    assert await new.wait_exit() == IN_USE
-    assert old.status()["pid"] == old.pid
-    old.stop()
+    async with Hands() as hands:
+        busy = {"upstreams": {"a": {"url": hands.url, "models": ["m"], "max_concurrent": 1}}}
+        old = GateProcess(folder / "old", busy)
+        new = GateProcess(folder / "new", settings(socket=str(old.socket)))
+        new.socket = old.socket
+        old.start()
+        running = await old.ask("m")
+        turn = await hands.turn()
+        await turn.begin()
+        old.signal(signal.SIGTERM)
+        await old.wait(lambda: old.status()["state"] == "stopping")
+        new.spawn()
+        assert await new.wait_exit() == IN_USE
+        assert (old.status()["pid"], old.status()["state"]) == (old.pid, "stopping")
+        await turn.end()
+        assert name_of((await running.frames())[-1]) == "message_stop"
+        assert await old.wait_exit() == 0
+        assert not old.socket.exists()
     new.start()
     assert new.status()["pid"] == new.pid
     new.stop()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from gateprocess import GateProcess
 from hands import ANSWER, STOP, Hands
-from rawclient import data_of, name_of, positions_of
+from rawclient import Client, data_of, name_of, positions_of
 
 
 def settings(url: str, **upstream: Any) -> dict[str, Any]:
@@ -231,3 +231,31 @@ async def test_keys_and_the_log_level_are_taken_on(folder: Path) -> None:
 def _reload(gate: GateProcess, new: dict[str, Any]) -> dict[str, Any]:
     gate.write_settings(new)
     return gate.reload()
+
+
+async def test_a_server_that_is_taken_away_before_it_said_that_it_does_not_speak_so(folder: Path) -> None:
+    """What it did not begin goes to the one in its place."""
+    async with Hands() as old, Hands() as new:
+        with GateProcess(folder, settings(old.url)) as gate:
+            client = await gate.ask("m", stream=False)
+            turn = await old.turn()
+            await hup(gate, settings(new.url), "reload: upstreams.a.url")
+            await turn.answer(404, b'{"error":{"message":"File Not Found"}}')
+            await (await new.turn()).complete()
+            assert (await client.head()).status == 200
+            assert (gate.upstream("a")["running"], old.untaken) == (0, 0)
+
+
+async def test_a_redirect_of_a_server_that_is_gone_leads_nowhere(folder: Path) -> None:
+    async with Hands() as hands, Hands() as other:
+        both = settings(hands.url)
+        both["upstreams"]["b"] = {"url": other.url, "models": ["n"], "max_concurrent": 1, "passthrough": True}
+        with GateProcess(folder, both) as gate:
+            client = await Client.connect(gate.port)
+            client.send(b"GET /upstream/b/x HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+            turn = await other.turn()
+            assert not (await asyncio.to_thread(_reload, gate, settings(hands.url)))["error"]
+            await gate.wait(lambda: [view["name"] for view in gate.status()["upstreams"]] == ["a"])
+            await turn.connection.send(b"HTTP/1.1 302 Found\r\nlocation: /y\r\ncontent-length: 0\r\n\r\n")
+            head = await client.head()
+            assert (head.status, "location" in head.headers) == (302, False)

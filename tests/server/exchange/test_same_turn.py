@@ -11,7 +11,7 @@ from virtual_loop import this_loop, turns
 
 from llmgate.errors import Refused
 from tests.server.exchange.test_faults import probe_cap
-from tests.server.house import logged
+from tests.server.house import UPSTREAM, logged
 from tests.server.stage import Stage, Wire, pass_time, play, settle
 from tests.server.states import begin_first
 
@@ -85,6 +85,33 @@ async def tell(order: list[Deed], gaps: list[int], *, stream: bool) -> None:
     if stop not in order:
         await probe_cap(stage)
     stage.check_over()
+
+
+@pytest.mark.parametrize("cap", [1, 2])
+def test_its_server_is_taken_away_in_the_turn_in_which_it_gets_its_slot(cap: int) -> None:
+    """A reload: nothing was sent yet, so it goes to the server that is there instead."""
+
+    async def main() -> None:
+        stage = Stage()
+        await begin_first(stage)
+        wire = stage.ask()
+        await settle()
+        grant(stage, wire)
+        stage.services.admission.set_endpoints(UPSTREAM, {UPSTREAM: cap}, kept={}, holds=True)
+        await settle()
+        assert len(stage.calls) == 2
+        stage.calls[1].connect()
+        await settle()
+        stage.calls[1].head()
+        await settle()
+        stage.calls[1].piece(stage.calls[1].spoken.start)
+        await settle()
+        stage.calls[1].end(stage.calls[1].spoken.rest)
+        await settle()
+        assert (wire.answer.is_whole, wire.answer.errors, stage.outcomes) == (True, 0, ["completed", "completed"])
+        stage.check_over()
+
+    play(main())
 
 
 def own_outcome(stage: Stage) -> str:

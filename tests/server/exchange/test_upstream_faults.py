@@ -295,3 +295,19 @@ async def test_an_answer_that_cannot_be_passed_on_is_the_upstreams_fault(
     assert (await client.head()).status == 502
     await client.body()
     await house.wait(lambda: house.outcomes == ["upstream_error"])
+
+
+@PATHS
+async def test_an_error_inside_a_stream_that_is_put_together_is_told_without_our_secrets(
+    open_house: OpenHouse, hands: Hands, path: str
+) -> None:
+    house = await open_house(upstream={"force_stream": True, "headers": {"x-tenant": "tenant-secret"}})
+    client = await house.ask(path=path, stream=False)
+    turn = await hands.turn()
+    assert turn.request.header(b"x-tenant") == b"tenant-secret"
+    await turn.begin(b'data: {"error":{"message":"unknown tenant tenant-secret","code":401}}\n\n')
+    told = (await client.body()).decode()
+    assert (await client.head()).status == 401
+    assert "unknown tenant ***" in told
+    assert "tenant-secret" not in told
+    await turn.wait_closed()
