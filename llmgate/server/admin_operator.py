@@ -3,8 +3,12 @@
 import asyncio
 import contextlib
 import dataclasses
+import heapq
+import itertools
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterable
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -31,7 +35,7 @@ from llmgate.errors import Cancelled
 from llmgate.server.admin_route import Answer, Call, Conflict, UnknownRequest, UnknownUpstream, nearest
 from llmgate.server.services import Running
 from llmgate.telemetry.feed import Feed
-from llmgate.telemetry.ledger import Ledger, Record
+from llmgate.telemetry.ledger import Ledger, Record, view_request
 
 logger = logging.getLogger("llmgate")
 
@@ -216,19 +220,26 @@ class Operator:
         return record
 
     def _detail(self, record: Record) -> RequestDetail:
-        views = self.sight.requests(True)
-        request_id, session = record.caller.id, record.caller.session
-        position = self._admission.position(record.upstream, request_id)
-        others = [view for view in views if session and view.session == session and view.id != request_id]
+        """Of this one and its session only: thousands may be there."""
+        now, wall = time.monotonic(), datetime.now(UTC)
+        position = self._admission.position(record.upstream, record.caller.id)
+        eta_ms = position.eta_ms if position is not None else None
         return RequestDetail(
             now_ms=self.sight.now_ms(),
-            request=next(view for view in views if view.id == request_id),
+            request=msgspec.structs.replace(view_request(record, now, wall), eta_ms=eta_ms),
             position=position.position if position is not None else None,
             depth=self._admission.gate(record.upstream).depth if record.upstream in self._admission.upstreams() else 0,
-            eta_ms=position.eta_ms if position is not None else None,
+            eta_ms=eta_ms,
             journey=self._feed.journey(record),
-            of_session=sorted(others, key=lambda view: -view.arrived_ms)[:_OF_SESSION],
+            of_session=[view_request(other, now, wall) for other in self._others_of_session(record)],
         )
+
+    def _others_of_session(self, record: Record) -> list[Record]:
+        """The newest, the newest first."""
+        session = record.caller.session
+        known = itertools.chain(self._ledger.live(), self._ledger.recent()) if session else ()
+        others = (other for other in known if other.caller.session == session and other is not record)
+        return heapq.nlargest(_OF_SESSION, others, key=lambda other: other.arrived_at)
 
 
 def _is_wanted(view: RequestView, query: RequestsQuery) -> bool:

@@ -1,5 +1,6 @@
 """What an operator may look at and do over the admin socket: each answer, each refusal, and what the gate then does."""
 
+from collections import deque
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -236,6 +237,14 @@ async def test_cancel_one_that_waits(desk: AdminDesk) -> None:
     assert answer["journey"][-1]["text"].endswith(f"by {WHO}")
     assert waits.errors == [], "it hears of it where it waits"
     assert desk.told_by() == [("Dismissed", WHO)]
+
+
+async def test_a_cancelled_one_is_told_though_nothing_is_kept_of_what_ended(desk: AdminDesk) -> None:
+    desk.ledger._recent = deque(maxlen=0)
+    await desk.enter("r")
+    await desk.enter("w")
+    answer = await desk.act("DELETE", "/v1/requests/w")
+    assert (answer["request"]["outcome"], answer["position"]) == ("cancelled", None)
 
 
 async def test_cancel_one_that_runs(desk: AdminDesk) -> None:
