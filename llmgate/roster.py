@@ -116,9 +116,12 @@ class Roster:
     def in_use(self, upstream: str) -> int:
         """Connections to its servers with a request on them, those included that a reload replaced."""
         names = endpoint_names(upstream, self.settings.upstreams[upstream])
-        self._retired = {server for server in self._retired if server.in_use}
+        self._forget_idle()
         retired = sum(server.in_use for server in self._retired if _owner(server.name) == upstream)
         return retired + sum(self.servers[name].in_use for name in names)
+
+    def _forget_idle(self) -> None:
+        self._retired = {server for server in self._retired if server.in_use}
 
     async def aclose(self) -> None:
         """Closes every connection, and ends all timers."""
@@ -153,6 +156,7 @@ class Roster:
         before, old_servers = self.settings, self.servers
         self.settings, self.servers, self._keys = plan.settings, plan.servers, plan.keys
         was_named, self._named = self._named, plan.named
+        self._forget_idle()  # those of earlier changes; what was just replaced may be about to be called
         for server in set(old_servers.values()) - set(plan.servers.values()):
             server.retire()
             self._retired.add(server)

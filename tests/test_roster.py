@@ -1,6 +1,8 @@
 """The upstreams through every reload: who is the same server, who leaves, and random reloads that lose nobody."""
 
 import asyncio
+import gc
+import weakref
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -119,6 +121,16 @@ async def test_other_ways_to_ask_make_a_new_one_that_knows_what_was_known(change
     assert after is not before
     assert after.traffic is before.traffic
     assert after.speech.messages is (None if "kind" in changed else True)
+
+
+async def test_servers_that_were_replaced_are_forgotten() -> None:
+    house = House(of(a={}))
+    replaced = []
+    for number in range(5):
+        replaced.append(weakref.ref(house.roster.servers["a"]))
+        house.reload(of(a={"url": (A, B)[number % 2], "first_byte_timeout": number}))
+    gc.collect()
+    assert [server() is None for server in replaced[:-1]] == [True] * 4
 
 
 async def test_every_setting_of_an_upstream_is_either_the_gates_or_the_servers() -> None:
