@@ -72,8 +72,9 @@ async def test_a_queue_frame_estimates_the_wait_once_some_requests_have_run(gate
     first, second = await gate.ask("one"), await gate.ask("one")
     told = [data_of(await client.frame()) for client in (first, second)]
     await running.complete()
-    for client in (first, second):
+    for _ in range(2):
         await (await hands.turn()).complete()
+    for client in (first, second):
         await client.frames()
     assert all(data["eta_ms"] >= 0 for data in told)  # what it is: tests/admission/local/test_eta.py
 
