@@ -25,7 +25,8 @@ class Terminal:
         self.status = folder / "status"
         self._tmux = ["tmux", "-u", "-f", os.devnull, "-S", str(folder / "tmux.sock")]
         environ = {**os.environ, "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT), "TERM": "xterm-256color"}
-        environ.pop("NO_COLOR", None)
+        for name in ("NO_COLOR", "COLUMNS", "LINES"):  # a width that is told goes before that of the terminal
+            environ.pop(name, None)
         whole = f"{command}; echo $? > {shlex.quote(str(self.status))}"
         where = ["new-session", "-d", "-x", str(size[0]), "-y", str(size[1]), whole]
         subprocess.run([*self._tmux, *where], check=True, env=environ, cwd=folder)
@@ -222,7 +223,7 @@ def lose_the_daemon(demo: GateProcess, top: Terminal) -> None:
     top.shows("○ not connected")
     top.shows("What was last seen stays below")
     top.press("w")
-    top.shows("llmgate doctor")
+    top.shows(r"llmgate\s+doctor")
     top.press("Escape", "r")
     top.press("p")
     top.shows("Nothing is changed: there is no connection")
