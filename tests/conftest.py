@@ -17,7 +17,7 @@ settings.register_profile(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("deep", settings.get_profile("fast"), max_examples=1000, stateful_step_count=80)
+settings.register_profile("deep", settings.get_profile("fast"), max_examples=600, stateful_step_count=80)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 

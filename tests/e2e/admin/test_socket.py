@@ -116,8 +116,8 @@ async def test_f70_of_two_that_start_at_once_one_wins(folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-async def test_f70_of_two_that_start_at_once_one_wins_a_hundred_times(folder: Path) -> None:
-    await race(folder, 100)
+async def test_f70_of_two_that_start_at_once_one_wins_again_and_again(folder: Path) -> None:
+    await race(folder, 60)
 
 
 async def test_f70_an_old_one_that_still_drains_keeps_its_socket(folder: Path) -> None:
