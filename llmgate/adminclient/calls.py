@@ -1,7 +1,7 @@
 """What each call of the admin API asks for, and the type of its answer."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict
 from urllib.parse import quote
 
 from llmgate.adminapi import (
@@ -21,6 +21,19 @@ _CANCEL_PATIENCE = 3.0
 _RELOAD_PATIENCE = 12.0
 
 
+class Filters(TypedDict, total=False):
+    """Which requests are asked for; what is left out, or None, does not matter."""
+
+    state: str | None
+    """A WantedState; without it those that wait, run or drain."""
+    upstream: str | None
+    client: str | None
+    session: str | None
+    """The whole of it, or its beginning."""
+    model: str | None
+    limit: int | None
+
+
 def status() -> Ask[Status]:
     return Ask(Status, "GET", "/v1/status")
 
@@ -33,7 +46,7 @@ def upstream(name: str) -> Ask[UpstreamAnswer]:
     return Ask(UpstreamAnswer, "GET", _upstream(name))
 
 
-def requests(filters: Mapping[str, str | int | None]) -> Ask[Requests]:
+def requests(filters: Filters) -> Ask[Requests]:
     query = {key: str(value) for key, value in filters.items() if value is not None}
     return Ask(Requests, "GET", "/v1/requests", query)
 

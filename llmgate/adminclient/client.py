@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, Unpack
 
 from llmgate.adminapi import (
     Config,
@@ -65,25 +65,8 @@ class AdminClient(_Client):
     def upstream(self, name: str) -> UpstreamAnswer:
         return self._do(calls.upstream(name))
 
-    def requests(
-        self,
-        state: str | None = None,
-        upstream: str | None = None,
-        *,
-        client: str | None = None,
-        session: str | None = None,
-        model: str | None = None,
-        limit: int | None = None,
-    ) -> Requests:
+    def requests(self, **filters: Unpack[calls.Filters]) -> Requests:
         """Those that wait, run or drain, or those of one state (a WantedState); `session` may be cut short."""
-        filters = {
-            "state": state,
-            "upstream": upstream,
-            "client": client,
-            "session": session,
-            "model": model,
-            "limit": limit,
-        }
         return self._do(calls.requests(filters))
 
     def request(self, request_id: str) -> RequestDetail:
@@ -138,25 +121,8 @@ class AsyncAdminClient(_Client):
     async def upstream(self, name: str) -> UpstreamAnswer:
         return await self._do(calls.upstream(name))
 
-    async def requests(
-        self,
-        state: str | None = None,
-        upstream: str | None = None,
-        *,
-        client: str | None = None,
-        session: str | None = None,
-        model: str | None = None,
-        limit: int | None = None,
-    ) -> Requests:
+    async def requests(self, **filters: Unpack[calls.Filters]) -> Requests:
         """Those that wait, run or drain, or those of one state (a WantedState); `session` may be cut short."""
-        filters = {
-            "state": state,
-            "upstream": upstream,
-            "client": client,
-            "session": session,
-            "model": model,
-            "limit": limit,
-        }
         return await self._do(calls.requests(filters))
 
     async def ended(self) -> Requests:

@@ -28,7 +28,7 @@ CALLS: list[tuple[Callable[[Any], Any], bytes, View]] = [
     (lambda c: c.upstream(".."), b"GET /v1/upstreams/-", ON_UPSTREAM),
     (lambda c: c.requests(), b"GET /v1/requests", LISTED),
     (
-        lambda c: c.requests("all", "a", client="b", session="c", model="d", limit=5),
+        lambda c: c.requests(state="all", upstream="a", client="b", session="c", model="d", limit=5),
         b"GET /v1/requests?state=all&upstream=a&client=b&session=c&model=d&limit=5",
         LISTED,
     ),

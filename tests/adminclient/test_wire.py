@@ -21,7 +21,7 @@ class TestAnswers:
         server.data = answer(encode(Requests(now_ms=1, requests=[one])))
         client = AdminClient(server.path)
         assert (await asyncio.to_thread(client.requests)).requests == [one]
-        await asyncio.to_thread(client.requests, "waiting", "a b")
+        await asyncio.to_thread(client.requests, state="waiting", upstream="a b")
         assert server.heard[0].startswith(b"GET /v1/requests HTTP/1.1\r\n")
         assert server.heard[1].startswith(b"GET /v1/requests?state=waiting&upstream=a+b HTTP/1.1\r\n")
 
