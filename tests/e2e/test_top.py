@@ -51,6 +51,13 @@ class Terminal:
             time.sleep(0.05)
         raise AssertionError(f"never shown: {pattern}\n{seen}")
 
+    def lacks(self, pattern: str) -> None:
+        """Waits until the screen does not show it any more."""
+        end = time.monotonic() + SECONDS
+        while re.search(pattern, seen := self.screen(), re.MULTILINE):
+            assert time.monotonic() < end, f"still shown: {pattern}\n{seen}"
+            time.sleep(0.05)
+
     def exit_status(self) -> int:
         end = time.monotonic() + SECONDS
         while time.monotonic() < end:
@@ -149,13 +156,17 @@ def act_on_what_waits(top: Terminal) -> None:
     top.shows("── 2 marked ─")
     top.press("m")
     top.shows("2 of them: moved to the front")
-    top.press("Escape", "End")
+    top.press("Escape")
+    top.lacks("marked ─")
+    top.press("End")
     top.press("x")
-    top.shows("^ Cancel req_[0-9a-z]+\\?")
+    asked = re.search("^ Cancel (req_[0-9a-z]+)\\?", top.shows("^ Cancel req_[0-9a-z]+\\?"), re.MULTILINE)
+    assert asked
     top.press("y")
-    top.shows("^ req_[0-9a-z]+: cancelled")
+    top.shows(f"^ {asked[1]}: cancelled")
+    top.lacks(f"^ .* {asked[1][:9]}…")
     top.press("X")
-    top.shows("^ req_[0-9a-z]+: cancelled")
+    top.shows(f"^ (?!{asked[1]})req_[0-9a-z]+: cancelled")
     top.press("4")
     top.shows("^ ▸ .*cancelled")
     top.press("5")
@@ -167,7 +178,8 @@ def act_on_what_waits(top: Terminal) -> None:
 
 
 def act_on_upstreams(top: Terminal) -> None:
-    top.press("Escape", "Home")
+    top.press("Escape")
+    top.press("Home")
     top.press("+")
     top.shows("^ reasoning: max_concurrent is 3")
     top.shows("^ ▸ reasoning +paused .*/3 ")
@@ -224,7 +236,9 @@ def lose_the_daemon(demo: GateProcess, top: Terminal) -> None:
     top.shows("What was last seen stays below")
     top.press("w")
     top.shows(r"llmgate\s+doctor")
-    top.press("Escape", "r")
+    top.press("Escape")
+    top.shows("What was last seen stays below")
+    top.press("r")
     top.press("p")
     top.shows("Nothing is changed: there is no connection")
 
