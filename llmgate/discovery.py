@@ -59,6 +59,8 @@ class _Server:
         self.slots: int | None = None
         """None: it told none."""
         self.slots_noted = False
+        self.assumed = UNKNOWN_SLOTS
+        """What its upstream's max_concurrent is until it has told its slots."""
         self.too_few = False
         """It has fewer slots than it gets requests at once."""
         self.models: tuple[str, ...] | None = None
@@ -129,8 +131,11 @@ class Discovery:
         old, self._settings = self._servers, settings
         self._servers = _servers_of(settings, upstreams)
         for name, server in self._servers.items():
-            if (there := old.get(kept.get(name, ""))) is not None:
+            there = old.get(kept.get(name, ""))
+            if there is not None:
                 server.take_over(there)
+            if there is None or not there.tells_slots:
+                server.assumed = self._admission.gate(server.owner).limits.max_concurrent
         for owner in settings.upstreams:
             if not any(server.too_few for server in self._servers.values() if server.owner == owner):
                 self._admission.set_alarm(owner, "mismatch", None)
@@ -166,18 +171,16 @@ class Discovery:
     async def _follow(self, server: _Server) -> None:
         retry = FIRST_RETRY_SECONDS
         while True:
+            pause = REFRESH_SECONDS
             try:
                 await self._ask(server)
+                retry = FIRST_RETRY_SECONDS
             except GateError as error:
                 self._note_failure(server, error)
-                await _pause(server, retry)
-                retry = min(retry * 2, LAST_RETRY_SECONDS)
+                pause, retry = retry, min(retry * 2, LAST_RETRY_SECONDS)
             except Exception:  # whatever it told: the others, and all requests, go on
                 logger.exception("%s could not be asked what it serves", server.name)
-                await _pause(server, REFRESH_SECONDS)
-            else:
-                retry = FIRST_RETRY_SECONDS
-                await _pause(server, REFRESH_SECONDS)
+            await _pause(server, pause)
 
     async def _ask(self, server: _Server) -> None:
         probe = Probe(server.upstream)
@@ -212,7 +215,7 @@ class Discovery:
     def _note_slots(self, server: _Server, slots: int | None) -> None:
         if server.slots_noted and server.slots == slots:
             return
-        before, cap = server.slots or UNKNOWN_SLOTS, slots or UNKNOWN_SLOTS
+        before, cap = server.slots or server.assumed, slots or UNKNOWN_SLOTS
         server.slots, server.slots_noted = slots, True
         if slots is None:
             logger.info("%s max_concurrent is %d: the server does not tell how many slots it has", server.name, cap)

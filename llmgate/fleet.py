@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from llmgate.config.settings import Settings, UpstreamSettings
+from llmgate.core.account import Account
 from llmgate.core.events import Limits
 from llmgate.core.gate import Gate
 from llmgate.upstreams.answer import Timeouts, Transport
@@ -39,8 +40,9 @@ def limits_of(settings: UpstreamSettings, slots: int | None = None) -> Limits:
     return Limits(cap, settings.max_queued, settings.queue_timeout, settings.stall_alarm)
 
 
-def make_gate(name: str, settings: UpstreamSettings) -> Gate:
-    """The queue in front of its endpoints. An only one has no limit of its own beside the gate's."""
+def make_gate(name: str, settings: UpstreamSettings, accounts: Mapping[str, Account] | None = None) -> Gate:
+    """The queue in front of its endpoints. An only one has no limit of its own beside the gate's. `accounts` of its
+    servers, by the names of the endpoints."""
     caps = [
         UNKNOWN_SLOTS if endpoint.max_concurrent == "auto" else endpoint.max_concurrent
         for endpoint in settings.all_endpoints
@@ -48,7 +50,8 @@ def make_gate(name: str, settings: UpstreamSettings) -> Gate:
     if settings.endpoints is None:
         caps = [0]
     names = endpoint_names(name, settings)
-    return Gate(name, limits_of(settings), dict(zip(names, caps, strict=True)), holds=settings.on_down == "hold")
+    endpoints = dict(zip(names, caps, strict=True))
+    return Gate(name, limits_of(settings), endpoints, holds=settings.on_down == "hold", accounts=accounts)
 
 
 def make_upstreams(settings: Settings, api_keys: Mapping[str, str]) -> dict[str, Upstream]:
@@ -60,8 +63,20 @@ def make_upstreams(settings: Settings, api_keys: Mapping[str, str]) -> dict[str,
     }
 
 
-def make_upstream(name: str, settings: UpstreamSettings, url: str, api_key: str) -> Upstream:
-    """One server with its transport."""
+def make_contexts(settings: Settings) -> dict[str, ssl.SSLContext]:
+    """What each upstream with a server of https checks certificates with, by its name. It reads files, so it may block.
+    Raises OSError where a certificate cannot be read."""
+    return {
+        name: ssl.create_default_context(cafile=upstream.ca_file)
+        for name, upstream in settings.upstreams.items()
+        if any(endpoint.url.startswith("https:") for endpoint in upstream.all_endpoints)
+    }
+
+
+def make_upstream(
+    name: str, settings: UpstreamSettings, url: str, api_key: str, context: ssl.SSLContext | None = None
+) -> Upstream:
+    """One server with its transport. `context` is what checks the certificate of one of https; None: it is made."""
     timeouts = Timeouts(
         connect=settings.connect_timeout,
         first_byte=settings.first_byte_timeout,
@@ -70,7 +85,7 @@ def make_upstream(name: str, settings: UpstreamSettings, url: str, api_key: str)
     )
     return Upstream(
         name,
-        _make_transport(settings, url),
+        _make_transport(settings, url, context),
         base_path=urlsplit(url).path,
         timeouts=timeouts,
         headers=[(key.encode(), value.get_secret_value().encode()) for key, value in settings.headers.items()],
@@ -80,8 +95,11 @@ def make_upstream(name: str, settings: UpstreamSettings, url: str, api_key: str)
     )
 
 
-def _make_transport(settings: UpstreamSettings, url: str) -> Transport:
-    context = ssl.create_default_context(cafile=settings.ca_file) if url.startswith("https:") else None
+def _make_transport(settings: UpstreamSettings, url: str, context: ssl.SSLContext | None) -> Transport:
+    if not url.startswith("https:"):
+        context = None
+    elif context is None:
+        context = ssl.create_default_context(cafile=settings.ca_file)
     if settings.transport == "httpx":
         return StockTransport(url, ssl_context=context)
     return WireTransport(url, ssl_context=context)

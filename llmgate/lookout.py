@@ -70,8 +70,10 @@ class Lookout:
         self._on_back = on_back
         self._watched: dict[str, _Watched] = {}
         self.slot_watches: dict[str, SlotWatch] = {}
-        self._overdue: set[tuple[str, str]] = set()
-        self._hidden: set[tuple[str, str]] = set()
+        self._gone: set[_Watched] = set()
+        """Those that are there no more, and where something drains still."""
+        self._overdue: set[_Watched] = set()
+        self._hidden: set[_Watched] = set()
         self._group: asyncio.TaskGroup | None = None
         """That of `run`."""
         self._tasks: dict[str, list[asyncio.Task[None]]] = {}
@@ -107,17 +109,25 @@ class Lookout:
                 self._begin(name)
             await asyncio.Event().wait()
 
-    def replace(self, endpoints: Mapping[str, Upstream], owners: Mapping[str, str]) -> None:
-        """Other servers, after a reload. One that is the same object under the same name is looked after as before.
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Upstreams that are called otherwise now: the new name by the old one."""
+        for watched in (*self._watched.values(), *self._gone):
+            watched.upstream = names.get(watched.upstream, watched.upstream)
+
+    def replace(self, endpoints: Mapping[str, Upstream], owners: Mapping[str, str], kept: Mapping[str, str]) -> None:
+        """Other servers, after a reload; `kept` is the old name of each that was one before. One that is the same
+        object under the same name is looked after as before.
 
         The slots that drain at one that is gone are watched until the last of them is free.
         """
+        answered = {name for name, watched in self._watched.items() if watched.answers}
         for name, endpoint in list(self._endpoints.items()):
             if endpoints.get(name) is not endpoint:
                 self._drop(name)
         self._endpoints = endpoints
         for name in endpoints.keys() - self._watched.keys():
             self._add(name, owners[name])
+            self._watched[name].answers = kept.get(name) in answered
             self._begin(name)
 
     def _add(self, name: str, upstream: str) -> None:
@@ -134,13 +144,18 @@ class Lookout:
             self._tasks[name] = [looking, self._group.create_task(self.slot_watches[name].run())]
 
     def _drop(self, name: str) -> None:
-        del self._watched[name]
-        watch = self.slot_watches.pop(name)
+        watched, watch = self._watched.pop(name), self.slot_watches.pop(name)
         if not self._tasks:
             return
         looking, watching = self._tasks.pop(name)
         looking.cancel()
-        watch.when_idle(watching.cancel)
+        self._gone.add(watched)
+
+        def end() -> None:
+            watching.cancel()
+            self._gone.discard(watched)
+
+        watch.when_idle(end)
 
     async def _follow(self, name: str, watched: _Watched) -> None:
         while True:
@@ -208,21 +223,22 @@ class Lookout:
     # ---- alarms
 
     def _slot_watch(self, name: str, endpoint: Upstream) -> SlotWatch:
-        upstream = self._watched[name].upstream
+        watched = self._watched[name]
         return SlotWatch(
             endpoint,
-            lambda: self._note_down(upstream, name, endpoint),
-            lambda overdue: self._note(self._overdue, name, upstream, overdue, "draining"),
-            lambda waits: self._note(self._hidden, name, upstream, waits, "hidden_wait"),
+            lambda: self._note_down(watched, name, endpoint),
+            lambda overdue: self._note(self._overdue, watched, overdue, "draining"),
+            lambda waits: self._note(self._hidden, watched, waits, "hidden_wait"),
         )
 
-    def _note_down(self, upstream: str, name: str, endpoint: Upstream) -> None:
+    def _note_down(self, watched: _Watched, name: str, endpoint: Upstream) -> None:
         if self._endpoints.get(name) is endpoint:  # not one that a reload took away
-            self._admission.set_endpoint(upstream, name, up=False, reason=NO_CONNECTION)
+            self._admission.set_endpoint(watched.upstream, name, up=False, reason=NO_CONNECTION)
 
-    def _note(self, those: set[tuple[str, str]], name: str, upstream: str, raised: bool, alarm: Alarm) -> None:
+    def _note(self, those: set[_Watched], watched: _Watched, raised: bool, alarm: Alarm) -> None:
         """An upstream has an alarm while one of its endpoints has it."""
-        (those.add if raised else those.discard)((upstream, name))
-        still = any(owner == upstream for owner, _ in those)
+        (those.add if raised else those.discard)(watched)
+        upstream = watched.upstream
+        still = any(other.upstream == upstream for other in those)
         if upstream in self._admission.upstreams():
             self._admission.set_alarm(upstream, alarm, _TEXTS[alarm] if still else None)

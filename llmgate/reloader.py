@@ -7,8 +7,9 @@ again at every reload until that start.
 import asyncio
 import contextlib
 import logging
+import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from llmgate.adminapi import ConfigChange, Reloaded
 from llmgate.config.checks import find_problems
@@ -16,6 +17,7 @@ from llmgate.config.load import Loaded
 from llmgate.config.reload import Change, Secrets, differences, in_force, secret_differences
 from llmgate.config.settings import Settings
 from llmgate.errors import SettingsError
+from llmgate.fleet import make_contexts
 from llmgate.roster import Roster
 
 logger = logging.getLogger("llmgate")
@@ -25,10 +27,15 @@ READ_SECONDS = 30.0
 """They are a few small files; but they may lie on a disk that does not answer."""
 
 
-_SHARED = (
-    "upstream {name} is no longer in the settings and serves its last requests, at a server that upstream {other} has "
-    "too: until then they may exceed its slots together; to be safe, drain an upstream before it is renamed"
+_STAYS = (
+    "upstreams.{name}.{key} stays {now}, as an operator set it; the settings say {said}: llmgate set brings that back"
 )
+
+
+Read = tuple[Loaded, Mapping[str, ssl.SSLContext]]
+"""Settings, and what checks the certificates of their servers: see fleet.make_contexts."""
+
+STOPPING = "llmgate: llmgate is stopping, its settings are not read again"
 
 
 class Reloader:
@@ -44,13 +51,22 @@ class Reloader:
         self._roster = roster
         self._on_applied = on_applied
         self._turn = asyncio.Lock()
+        self._reading: asyncio.Future[Read] | None = None
+        self._stopped = False
+
+    def stop(self) -> None:
+        """No settings are taken on any more. Whoever waits for them to be read hears that at once, since the admin
+        socket will not wait for a disk."""
+        self._stopped = True
+        if self._reading is not None and not self._reading.done():
+            self._reading.set_exception(SettingsError(STOPPING))
 
     async def reload(self) -> Reloaded:
         """One at a time; raises nothing."""
         async with self._turn:
             try:
-                new = await _read_in_time(self._read)
-                changes = self._apply(new)
+                new, contexts = await self._read_in_time()
+                changes = self._apply(new, contexts)
             except SettingsError as error:
                 return self._refuse(str(error))
             except TimeoutError:
@@ -61,7 +77,8 @@ class Reloader:
                 logger.exception("the settings could not be read again")
                 return self._refuse(f"llmgate: a fault inside llmgate, see its log: {type(error).__name__}")
         warnings = [warning.removeprefix("llmgate: ") for warning in new.warnings]
-        warnings += [_SHARED.format(name=name, other=other) for name, other in self._roster.shared]
+        for name, key, now, said in self._roster.overridden:
+            warnings.append(_STAYS.format(name=name, key=key, now=_in_words(now), said=_in_words(said)))
         for warning in warnings:
             logger.warning("%s", warning)
         for change in changes:
@@ -69,7 +86,21 @@ class Reloader:
         told = [ConfigChange(key=it.key, old=it.old, new=it.new, reload=it.reload) for it in changes]
         return Reloaded(changed=told, warnings=warnings)
 
-    def _apply(self, new: Loaded) -> list[Change]:
+    async def _read_in_time(self) -> Read:
+        """What is in the settings now. Raises what reading them does, and TimeoutError."""
+        self._check_goes_on()
+        self._reading = asyncio.get_running_loop().create_future()
+        _read_aside(self._read, self._reading)
+        async with asyncio.timeout(READ_SECONDS):
+            read = await self._reading
+        self._check_goes_on()
+        return read
+
+    def _check_goes_on(self) -> None:
+        if self._stopped:
+            raise SettingsError(STOPPING)
+
+    def _apply(self, new: Loaded, contexts: Mapping[str, ssl.SSLContext]) -> list[Change]:
         if not new.settings.upstreams:
             raise SettingsError("llmgate: no upstream is given, so there is nothing to stand in front of")
         old = self._loaded
@@ -79,7 +110,7 @@ class Reloader:
         if problems := find_problems(settings):
             told = "".join(f"\nllmgate: {problem}" for problem in problems)
             raise SettingsError(f"llmgate: together with what only a new start changes, this may not be:{told}")
-        plan = self._roster.prepare(settings, new.api_keys)
+        plan = self._roster.prepare(settings, new.api_keys, contexts)
         self._roster.apply(plan)
         self._loaded = Loaded(settings, new.path, new.warnings, new.api_keys, new.keys, new.origins)
         self._on_applied(self._loaded)
@@ -105,28 +136,31 @@ def _key_setting(settings: Settings, upstream: str) -> str:
     return "api_key_env" if settings.upstreams[upstream].api_key_env else "api_key_file"
 
 
-async def _read_in_time(read: Callable[[], Loaded]) -> Loaded:
-    """What `read` gives or raises. It runs in a thread that nobody waits for at the end, since it may never end."""
-    loop = asyncio.get_running_loop()
-    found: asyncio.Future[Loaded] = loop.create_future()
+def _in_words(limit: object) -> str:
+    return "none" if limit is None else f"{limit:g}" if isinstance(limit, float) else str(limit)
 
-    def tell(loaded: Loaded | None, error: Exception | None) -> None:
+
+def _read_aside(read: Callable[[], Loaded], found: "asyncio.Future[Read]") -> None:
+    """Puts there what `read` gives or raises, with the certificates that it names. It runs in a thread that nobody
+    waits for at the end, since it may never end."""
+    loop = found.get_loop()
+
+    def tell(result: Read | None, error: Exception | None) -> None:
         if found.done():
             return
-        if loaded is not None:
-            found.set_result(loaded)
+        if result is not None:
+            found.set_result(result)
         elif error is not None:
             found.set_exception(error)
 
     def work() -> None:
-        loaded, error = None, None
+        result, error = None, None
         try:
             loaded = read()
+            result = loaded, make_contexts(loaded.settings)
         except Exception as raised:
             error = raised
         with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
-            loop.call_soon_threadsafe(tell, loaded, error)
+            loop.call_soon_threadsafe(tell, result, error)
 
     threading.Thread(target=work, name="reload", daemon=True).start()
-    async with asyncio.timeout(READ_SECONDS):
-        return await found

@@ -2,23 +2,31 @@
 
 - An endpoint is the same server before and after if its URL is: then it keeps its count, its state and what is known of
   it, whatever its name or its other settings become.
-- An upstream that the settings no longer name is leaving: it takes nobody new, who waits there is served to the end, or
+- An upstream is the same before and after if its name is. One that is only called otherwise, with a server of the old
+  one, takes over its queue: see core.succession. Who waits stays in that queue; no reload routes anybody anew.
+- Any other that the settings no longer name is leaving: it takes nobody new, who waits there is served to the end, or
   sent away where no server of it is up, and it is dropped when the last is gone. Named again before, it comes back.
+- What runs at a server is counted by its URL, whoever sent it: see core.account.
 - `prepare` may fail and changes nothing; `apply` cannot fail and does not wait, so nobody sees half of a change.
 """
 
 import asyncio
 import dataclasses
+import ssl
 from collections.abc import Callable, Mapping
 
+import msgspec
 from pydantic import SecretStr
 
+from llmgate.accounts import Accounts, servers_of
 from llmgate.admission.local import LocalAdmission
 from llmgate.config.frozen import FrozenDict
 from llmgate.config.load import Loaded
 from llmgate.config.settings import Settings, UpstreamSettings
-from llmgate.core.events import Event, Mode
+from llmgate.core.events import Event, Limits, Mode
+from llmgate.core.gate import Gate
 from llmgate.core.routing import Routes
+from llmgate.core.succession import find_successors
 from llmgate.discovery import Discovery
 from llmgate.fleet import UNKNOWN_SLOTS, endpoint_names, limits_of, make_gate, make_upstream, owners_of
 from llmgate.lookout import Lookout
@@ -26,6 +34,9 @@ from llmgate.upstreams.upstream import Upstream
 
 LAST_WORD_SECONDS = 1.0
 """How long an upstream stays known after its last request: whoever was sent away is still being told."""
+
+_SET = ("max_concurrent", "max_queued", "queue_timeout")
+"""Limits that an operator can set."""
 
 _OF_THE_GATE = frozenset(
     {
@@ -62,6 +73,8 @@ class Plan:
     """By the name of the endpoint."""
     kept: Mapping[str, str]
     """Old name of each endpoint that was there before, by its new one."""
+    renamed: Mapping[str, str]
+    """Old name of each upstream that is only called otherwise, by its new one."""
 
 
 class Roster:
@@ -76,9 +89,13 @@ class Roster:
         self._named = frozenset(loaded.settings.upstreams)
         self._keys = loaded.api_keys
         self.servers: Mapping[str, Upstream] = _make_servers(loaded.settings, loaded.api_keys)
-        self._retired: set[Upstream] = set()
-        """Servers that others took the place of, as long as something runs there."""
-        gates = [make_gate(name, upstream) for name, upstream in loaded.settings.upstreams.items()]
+        self._retired: dict[Upstream, str] = {}
+        """Servers that others took the place of, as long as something runs there, and the upstreams that have that."""
+        self._accounts = Accounts()
+        self._is_shared = True
+        """Whether what one upstream gives back may be room for another one."""
+        self._looking: asyncio.Handle | None = None
+        gates = [make_gate(name, it, self._accounts.of(name, it)) for name, it in self.settings.upstreams.items()]
         self.admission = LocalAdmission(gates, listener)
         self.discovery = Discovery(loaded.settings, self.servers, self.admission, self._tell)
         owners = owners_of(loaded.settings)
@@ -94,12 +111,18 @@ class Roster:
         return frozenset(self.settings.upstreams) - self._named
 
     @property
-    def shared(self) -> list[tuple[str, str]]:
-        """Upstreams that leave and have somebody left, each with one that is named and has a server of it: until the
-        last is gone both may send there, together more than it should get."""
-        urls = {name: {url for _, url in _urls(name, it)} for name, it in self.settings.upstreams.items()}
-        busy = [name for name in self.settings.upstreams if name in self.leaving and not self._is_empty(name)]
-        return [(name, other) for name in busy for other in urls if other in self._named and urls[name] & urls[other]]
+    def overridden(self) -> list[tuple[str, str, object, object]]:
+        """Limits that an operator set: upstream, key, what is in force, what the settings say."""
+        return [
+            (name, key, now, said)
+            for name in filter(self._named.__contains__, self.settings.upstreams)
+            for key, now, said in self._differences(name)
+        ]
+
+    def _differences(self, name: str) -> list[tuple[str, object, object]]:
+        now = self.admission.gate(name).limits
+        said = limits_of(self.settings.upstreams[name], self.discovery.slots(name) or now.max_concurrent)
+        return [(key, getattr(now, key), getattr(said, key)) for key in _SET if getattr(now, key) != getattr(said, key)]
 
     async def run(self) -> None:
         """Looks after them for ever."""
@@ -110,6 +133,8 @@ class Roster:
     def note(self, event: Event) -> None:
         """Every event of the gates must be told."""
         self.lookout.apply(event)
+        if self._is_shared:
+            self._look_again_soon()
         if event.upstream not in self._named:
             asyncio.get_running_loop().call_soon(self._see_off, event.upstream)
 
@@ -117,11 +142,31 @@ class Roster:
         """Connections to its servers with a request on them, those included that a reload replaced."""
         names = endpoint_names(upstream, self.settings.upstreams[upstream])
         self._forget_idle()
-        retired = sum(server.in_use for server in self._retired if _owner(server.name) == upstream)
+        retired = sum(server.in_use for server, owner in self._retired.items() if owner == upstream)
         return retired + sum(self.servers[name].in_use for name in names)
 
+    def asides(self, upstream: str) -> int:
+        """How many of these need no slot."""
+        names = endpoint_names(upstream, self.settings.upstreams[upstream])
+        retired = sum(server.asides for server, owner in self._retired.items() if owner == upstream)
+        return retired + sum(self.servers[name].asides for name in names)
+
+    def sent_to(self, upstream: str) -> frozenset[tuple[str, int]]:
+        """Requests in flight at its servers, whichever upstream has them: its name, and the number of the ticket."""
+        accounts = set(self.admission.gate(upstream).accounts().values())
+        return frozenset(
+            (name, ticket.number)
+            for name in self.admission.upstreams()
+            for ticket in self.admission.gate(name).in_flight()
+            if ticket.account in accounts
+        )
+
     def _forget_idle(self) -> None:
-        self._retired = {server for server in self._retired if server.in_use}
+        self._retired = {server: owner for server, owner in self._retired.items() if server.in_use}
+
+    def _retire(self, server: Upstream, owner: str) -> None:
+        server.retire()
+        self._retired[server] = owner
 
     async def aclose(self) -> None:
         """Closes every connection, and ends all timers."""
@@ -131,13 +176,21 @@ class Roster:
 
     # ---- a change
 
-    def prepare(self, settings: Settings, keys: Mapping[str, SecretStr]) -> Plan:
-        """Makes what `settings` ask for beside what is there. Raises OSError where a certificate cannot be read."""
-        leaving = {name: it for name, it in self.settings.upstreams.items() if name not in settings.upstreams}
+    def prepare(
+        self,
+        settings: Settings,
+        keys: Mapping[str, SecretStr],
+        contexts: Mapping[str, ssl.SSLContext] = FrozenDict(),
+    ) -> Plan:
+        """Makes what `settings` ask for beside what is there. `contexts`: see fleet.make_contexts; what is not there is
+        made, which raises OSError where a certificate cannot be read."""
+        renamed = self._find_renamed(settings)
+        old_names = {name: renamed.get(name, name) for name in settings.upstreams}
+        leaving = {name: it for name, it in self.settings.upstreams.items() if name not in old_names.values()}
         kept: dict[str, str] = {}
         for name, upstream in settings.upstreams.items():
-            if (old := self.settings.upstreams.get(name)) is not None:
-                kept |= same_servers(name, old, upstream)
+            if (old := self.settings.upstreams.get(old_names[name])) is not None:
+                kept |= same_servers(name, upstream, old_names[name], old)
         servers: dict[str, Upstream] = {
             endpoint: self.servers[endpoint]
             for name, upstream in leaving.items()
@@ -145,57 +198,77 @@ class Roster:
         }
         for name, upstream in settings.upstreams.items():
             for endpoint, url in _urls(name, upstream):
-                servers[endpoint] = self._server(name, endpoint, url, upstream, kept, keys.get(name))
-        every = FrozenDict({**settings.upstreams, **leaving})
-        return Plan(
-            settings.model_copy(update={"upstreams": every}), frozenset(settings.upstreams), keys, servers, kept
-        )
+                if endpoint in kept and self._stays(kept[endpoint], endpoint, name, upstream, keys.get(name)):
+                    servers[endpoint] = self.servers[endpoint]
+                    continue
+                made = make_upstream(endpoint, upstream, url, _plain(keys.get(name)), contexts.get(name))
+                if endpoint in kept:
+                    made.take_over(self.servers[kept[endpoint]])
+                servers[endpoint] = made
+        every = settings.model_copy(update={"upstreams": FrozenDict({**settings.upstreams, **leaving})})
+        return Plan(every, frozenset(settings.upstreams), keys, servers, kept, renamed)
+
+    def _find_renamed(self, settings: Settings) -> dict[str, str]:
+        """Old name by new one. One that is leaving already counts as long as somebody is there."""
+        before, now = self.settings.upstreams, settings.upstreams
+        gone = {
+            name: servers_of(it)
+            for name, it in before.items()
+            if name not in now and (name in self._named or not self._is_empty(name))
+        }
+        return find_successors(gone, {name: servers_of(it) for name, it in now.items() if name not in before})
 
     def apply(self, plan: Plan) -> None:
         """Puts it in force, from one moment to the next."""
-        before, old_servers = self.settings, self.servers
-        self.settings, self.servers, self._keys = plan.settings, plan.servers, plan.keys
-        was_named, self._named = self._named, plan.named
-        self._forget_idle()  # those of earlier changes; what was just replaced may be about to be called
-        for server in set(old_servers.values()) - set(plan.servers.values()):
-            server.retire()
-            self._retired.add(server)
-        for name in plan.named - before.upstreams.keys():
-            self.admission.add(make_gate(name, plan.settings.upstreams[name]))
-        self._tell_discovery(plan.kept)
-        self._tell()
-        for name in plan.named & before.upstreams.keys():
-            self._change_gate(name, plan)
-            if name not in was_named:
-                self.admission.reopen(name)
-        self.lookout.replace(self.servers, owners_of(self.settings))
-        self._tell()
-        for name in was_named - plan.named:
-            self.admission.retire(name, dismiss=self._stands(name))
+        before, was_named = self.settings, self._named
+        self._take_on(plan, owners_of(before))
+        leave = was_named - plan.named - set(plan.renamed.values())
+        with self.admission.standstill():
+            self._rename_and_add(plan, before)
+            for name in leave:
+                self.admission.retire(name, dismiss=self._stands(name))
+            for name in filter(plan.named.__contains__, plan.settings.upstreams):
+                old = plan.renamed.get(name, name)
+                if old in before.upstreams:
+                    self._change_gate(name, before.upstreams[old], plan)
+                    if old not in was_named:
+                        self.admission.reopen(name)
+            self.lookout.replace(self.servers, owners_of(self.settings), plan.kept)
+            self._tell()
+        for name in leave:
             self._see_off(name)
 
-    def _server(
-        self,
-        name: str,
-        endpoint: str,
-        url: str,
-        settings: UpstreamSettings,
-        kept: Mapping[str, str],
-        key: SecretStr | None,
-    ) -> Upstream:
-        """The one that is there where nothing of it changes, a new one otherwise."""
-        old = self.settings.upstreams.get(name)
-        if endpoint in kept and old is not None:
-            there = self.servers[kept[endpoint]]
-            same_key = self._keys.get(name) == key
-            if kept[endpoint] == endpoint and same_key and not settings.ca_file and _is_same(old, settings):
-                return there
-            made = make_upstream(endpoint, settings, url, _plain(key))
-            made.take_over(there)
-            return made
-        return make_upstream(endpoint, settings, url, _plain(key))
+    def _take_on(self, plan: Plan, owners: Mapping[str, str]) -> None:
+        """Settings and servers; `owners` of the servers that were there."""
+        new_names = {old: new for new, old in plan.renamed.items()}
+        self._forget_idle()  # those of earlier changes; what is just being replaced may be about to be called
+        self._retired = {server: new_names.get(owner, owner) for server, owner in self._retired.items()}
+        stay = set(plan.servers.values())
+        for endpoint, server in self.servers.items():
+            if server not in stay:
+                self._retire(server, new_names.get(owners[endpoint], owners[endpoint]))
+        self.settings, self.servers, self._keys = plan.settings, plan.servers, plan.keys
+        self._named = plan.named
+        self._is_shared = True  # until somebody has looked
 
-    def _change_gate(self, name: str, plan: Plan) -> None:
+    def _rename_and_add(self, plan: Plan, before: Settings) -> None:
+        for new, old in plan.renamed.items():
+            self.admission.rename(old, new)
+        self.lookout.rename({old: new for new, old in plan.renamed.items()})
+        for name in plan.named - before.upstreams.keys() - plan.renamed.keys():
+            settings = plan.settings.upstreams[name]
+            self.admission.add(make_gate(name, settings, self._accounts.of(name, settings)))
+        self._tell_discovery(plan.kept)
+        self._tell()
+
+    def _stays(
+        self, old_endpoint: str, endpoint: str, name: str, settings: UpstreamSettings, key: SecretStr | None
+    ) -> bool:
+        """Nothing of that server changes, so that its object stays. A file of certificates may have another content."""
+        same = old_endpoint == endpoint and self._keys.get(name) == key and not settings.ca_file
+        return same and _is_same(self.settings.upstreams[name], settings)
+
+    def _change_gate(self, name: str, old: UpstreamSettings, plan: Plan) -> None:
         settings = plan.settings.upstreams[name]
         names = endpoint_names(name, settings)
         kept = {new: plan.kept[new] for new in names if new in plan.kept}
@@ -204,9 +277,17 @@ class Roster:
         gate = self.admission.gate(name)
         now = {endpoint: it.max_concurrent for endpoint, it in gate.endpoints().items()}
         if now != caps or holds != gate.holds or kept != {endpoint: endpoint for endpoint in now}:
-            self.admission.set_endpoints(name, caps, kept=kept, holds=holds)
-        slots = self.discovery.slots(name) or gate.limits.max_concurrent
-        self.admission.set_limits(name, limits_of(settings, slots))
+            accounts = self._accounts.of(name, settings)
+            self.admission.set_endpoints(name, caps, kept=kept, holds=holds, accounts=accounts)
+        self.admission.set_limits(name, self._limits(name, old, settings, gate.limits))
+
+    def _limits(self, name: str, old: UpstreamSettings, new: UpstreamSettings, now: Limits) -> Limits:
+        """What the settings say otherwise than before; the rest stays, whether an operator set it or not."""
+        was, wanted = limits_of(old), limits_of(new, self.discovery.slots(name) or now.max_concurrent)
+        is_auto = old.max_concurrent == new.max_concurrent == "auto" and bool(old.endpoints) is bool(new.endpoints)
+        changed = {key for key in Limits.__struct_fields__ if getattr(was, key) != getattr(wanted, key)}
+        changed -= {"max_concurrent"} if is_auto else set()
+        return msgspec.structs.replace(now, **{key: getattr(wanted, key) for key in changed})
 
     def _cap(self, name: str, endpoint: str, settings: UpstreamSettings, kept: Mapping[str, str]) -> int:
         """Of one of several; "auto" stays as it was until the server tells."""
@@ -218,6 +299,22 @@ class Roster:
         there = self.admission.gate(name).endpoints()
         was = there[kept[endpoint]].max_concurrent if endpoint in kept else 0
         return self.discovery.slots(endpoint) or was or UNKNOWN_SLOTS
+
+    # ---- servers that more than one upstream sends to, or sent to
+
+    def _look_again_soon(self) -> None:
+        if self._looking is None:
+            self._looking = asyncio.get_running_loop().call_soon(self._look_again)
+
+    def _look_again(self) -> None:
+        """Those that are leaving first: who waits there came before all others."""
+        self._looking = None
+        for name in sorted(self.admission.upstreams(), key=lambda name: name in self._named):
+            self.admission.look_again(name)
+        self._is_shared = self._accounts.are_shared(self._gates())
+
+    def _gates(self) -> list[Gate]:
+        return [self.admission.gate(name) for name in self.admission.upstreams()]
 
     # ---- upstreams that leave
 
@@ -246,12 +343,11 @@ class Roster:
             return
         names = endpoint_names(name, self.settings.upstreams[name])
         for endpoint in names:
-            self.servers[endpoint].retire()
-            self._retired.add(self.servers[endpoint])
+            self._retire(self.servers[endpoint], name)
         self.servers = {endpoint: server for endpoint, server in self.servers.items() if endpoint not in names}
         rest = {other: it for other, it in self.settings.upstreams.items() if other != name}
         self.settings = self.settings.model_copy(update={"upstreams": FrozenDict(rest)})
-        self.lookout.replace(self.servers, owners_of(self.settings))
+        self.lookout.replace(self.servers, owners_of(self.settings), {endpoint: endpoint for endpoint in self.servers})
         self.admission.remove(name)
         self._tell()
 
@@ -264,9 +360,9 @@ class Roster:
         self._on_change(self)
 
 
-def same_servers(name: str, old: UpstreamSettings, new: UpstreamSettings) -> dict[str, str]:
-    """The endpoints that are there before and after: new name to old."""
-    there = {url: endpoint for endpoint, url in _urls(name, old)}
+def same_servers(name: str, new: UpstreamSettings, old_name: str, old: UpstreamSettings) -> dict[str, str]:
+    """The endpoints of an upstream that are there before and after: new name to old."""
+    there = {url: endpoint for endpoint, url in _urls(old_name, old)}
     return {endpoint: there[url] for endpoint, url in _urls(name, new) if url in there}
 
 
@@ -287,10 +383,6 @@ def _is_same(old: UpstreamSettings, new: UpstreamSettings) -> bool:
     """Nothing that a server's object knows has changed."""
     fields = UpstreamSettings.model_fields.keys() - _OF_THE_GATE
     return all(getattr(old, field) == getattr(new, field) for field in fields)
-
-
-def _owner(endpoint: str) -> str:
-    return endpoint.partition("#")[0]
 
 
 def _plain(key: SecretStr | None) -> str:

@@ -9,7 +9,7 @@ from llmgate.config.load import load
 from llmgate.config.settings import Settings, UpstreamSettings
 from llmgate.core.endpoints import EndpointStatistics
 from llmgate.core.events import Limits
-from llmgate.fleet import endpoint_names, limits_of, make_gate, make_upstream, make_upstreams, owners_of
+from llmgate.fleet import endpoint_names, limits_of, make_contexts, make_gate, make_upstream, make_upstreams, owners_of
 from llmgate.upstreams.answer import Timeouts
 from llmgate.upstreams.stock import StockTransport
 from llmgate.upstreams.transport import WireTransport
@@ -91,6 +91,22 @@ async def test_transports(upstream: dict[str, Any], kind: type) -> None:
     settings = settings_of(**upstream)
     made = make_upstream("a", settings, settings.url, "")
     assert type(made._transport) is kind
+    await made.aclose()
+
+
+def test_contexts_are_made_where_there_is_something_to_check() -> None:
+    secure = {"url": "https://127.0.0.1:1", "ca_file": certifi.where(), "max_concurrent": 1}
+    made = make_contexts(all_of(a=secure, b={"url": URL, "max_concurrent": 1}))
+    assert list(made) == ["a"]
+    assert made["a"].get_ca_certs()
+
+
+async def test_a_context_that_is_there_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = settings_of(url="https://127.0.0.1:1")
+    context = make_contexts(all_of(a={"url": "https://127.0.0.1:1", "max_concurrent": 1}))["a"]
+    monkeypatch.setattr("llmgate.fleet.ssl.create_default_context", None)
+    made = make_upstream("a", settings, settings.url, "", context)
+    assert vars(made._transport)["_ssl_context"] is context
     await made.aclose()
 
 

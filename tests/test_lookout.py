@@ -453,7 +453,7 @@ async def test_other_servers_are_looked_after_and_those_that_stay_as_before(towe
     fresh = Server()
     endpoints = {"v": tower.lookout._endpoints["v"], "u": Upstream("u", fresh)}
     tower.admission.set_endpoints("u", {"u": 1}, kept={}, holds=True)
-    tower.lookout.replace(endpoints, {"u": "u", "v": "v"})
+    tower.lookout.replace(endpoints, {"u": "u", "v": "v"}, {"v": "v"})
     assert tower.lookout.slot_watches.keys() == {"u", "v"}
     assert tower.lookout.slot_watches["v"] is watch
     before = [len(server.asked) for server in tower.servers.values()]
@@ -472,7 +472,7 @@ async def test_a_slot_that_drains_at_a_server_that_is_gone_comes_back_by_its_wor
     fresh = Server()
     tower.admission.set_endpoints("v", {"v": 0}, kept={}, holds=True)
     endpoints = {**tower.lookout._endpoints, "v": Upstream("v", fresh)}
-    tower.lookout.replace(endpoints, {"u": "u", "u#2": "u", "v": "v"})
+    tower.lookout.replace(endpoints, {"u": "u", "u#2": "u", "v": "v"}, {"u": "u", "u#2": "u"})
     await pass_time(1)
     assert tower.admission.gate("v").statistics().draining == 1
     server.busy = 0
@@ -487,8 +487,44 @@ async def test_a_slot_that_drains_at_a_server_that_is_gone_comes_back_by_its_wor
 async def test_one_that_is_down_is_waited_for_with_its_new_settings(tower: Tower) -> None:
     tower.admission.set_endpoint("v", "v", up=False, reason="gone")
     fresh = Server()
-    tower.lookout.replace({**tower.lookout._endpoints, "v": Upstream("v", fresh)}, {"u": "u", "u#2": "u", "v": "v"})
+    endpoints = {**tower.lookout._endpoints, "v": Upstream("v", fresh)}
+    tower.lookout.replace(endpoints, {"u": "u", "u#2": "u", "v": "v"}, {"u": "u", "u#2": "u", "v": "v"})
     assert tower.lookout.detail("v").startswith("gone, next probe in")
     await pass_time(FIRST_PAUSE_SECONDS + 0.1)
     assert tower.is_up("v")
     assert tower.back == [("v", False)]
+
+
+@on_a_tower
+async def test_one_that_was_well_is_still_one_whose_silence_is_held_against_it(tower: Tower) -> None:
+    await pass_time(1)
+    silent, stranger = Server(), Server()
+    silent.health = stranger.health = HANGS
+    endpoints = {"u": Upstream("u", stranger), "v": Upstream("v", silent)}
+    tower.admission.set_endpoints("u", {"u": 1}, kept={}, holds=True)
+    tower.lookout.replace(endpoints, {"u": "u", "v": "v"}, {"v": "v"})
+    await pass_time(2)
+    assert (tower.is_up("v"), tower.is_up("u")) == (False, True)
+    assert tower.lookout.detail("v").startswith(NO_ANSWER)
+
+
+@on_a_tower
+async def test_an_alarm_of_a_slot_that_drains_goes_with_an_upstream_that_is_called_otherwise(tower: Tower) -> None:
+    place, server = await tower.take(), tower.servers["v"]
+    server.busy = 1
+    place.drain("client_gone", None)
+    tower.lookout.slot_watches["v"].follow(lambda: place.leave("client_gone"), 0.5)
+    await pass_time(1)
+    assert "draining" in tower.admission.gate("v").statistics().alarms
+    tower.admission.rename("v", "w")
+    tower.lookout.rename({"v": "w"})
+    endpoints = {"u": tower.lookout._endpoints["u"], "w": Upstream("w", Server())}
+    tower.lookout.replace(endpoints, {"u": "u", "w": "w"}, {"u": "u", "w": "v"})
+    tower.admission.rename("w", "x")
+    tower.lookout.rename({"w": "x"})
+    await pass_time(1)
+    assert "draining" in tower.admission.gate("x").statistics().alarms
+    server.busy = 0
+    await pass_time(1)
+    assert tower.admission.gate("x").statistics().alarms == {}
+    assert not tower.lookout._gone

@@ -1,10 +1,13 @@
 """A reload is a transaction: all of it, told key by key, or nothing, with the reason."""
 
+import asyncio
 import logging
+import ssl
 import threading
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 from pydantic import SecretStr
 
@@ -68,8 +71,7 @@ async def test_what_is_taken_on_is_told(lines: list[str]) -> None:
     assert [change.key for change in again.changed] == ["server.listen"]
 
 
-async def test_a_new_name_for_a_server_that_still_works_under_the_old_one_is_told() -> None:
-    """Each name has a queue of its own, as two names in the settings have."""
+async def test_a_new_name_for_the_same_server_is_told_and_nobody_loses_a_place(lines: list[str]) -> None:
     desk = Desk(loaded())
     place = desk.roster.admission.enter("a", Caller(id="r"))
     await place.__aenter__()
@@ -77,11 +79,32 @@ async def test_a_new_name_for_a_server_that_still_works_under_the_old_one_is_tol
     assert settings is not None
     renamed = settings.model_copy(update={"upstreams": FrozenDict({"b": settings.upstreams["a"]})})
     desk.next = Loaded(renamed, None, (), {}, ClientKeys())
-    (warning,) = (await desk.reloader.reload()).warnings
-    assert "upstream a is no longer in the settings" in warning
-    assert "upstream b has too" in warning
-    place.leave("completed")
-    assert (await desk.reloader.reload()).warnings == []
+    told = await desk.reloader.reload()
+    assert ([change.key for change in told.changed], told.warnings) == (["upstreams.a", "upstreams.b"], [])
+    assert desk.roster.admission.gate("b").statistics().running == 1
+
+
+async def test_limits_that_an_operator_set_are_told_as_long_as_they_stay(lines: list[str]) -> None:
+    desk = Desk(loaded({"queue_timeout": "2m"}))
+    limits = desk.roster.admission.gate("a").limits
+    other = msgspec.structs.replace(limits, max_concurrent=4, max_queued=None, queue_timeout=90.5)
+    desk.roster.admission.set_limits("a", other)
+    desk.next = loaded({"queue_timeout": "2m", "connect_timeout": 3})
+    told = await desk.reloader.reload()
+    assert [change.key for change in told.changed] == ["upstreams.a.connect_timeout"]
+    stays = "upstreams.a.{} stays {}, as an operator set it; the settings say {}: llmgate set brings that back"
+    assert told.warnings[1:] == [stays.format("max_concurrent", 4, 1), stays.format("queue_timeout", 90.5, 120)]
+    assert set(told.warnings) <= set(lines)
+    desk.next = loaded({"queue_timeout": "3m", "max_concurrent": 2})
+    assert (await desk.reloader.reload()).warnings == ["odd"]
+    assert desk.roster.admission.gate("a").limits.max_concurrent == 2
+
+
+async def test_no_limit_is_told_as_none(lines: list[str]) -> None:
+    desk = Desk(loaded({"queue_timeout": "2m"}))
+    limits = desk.roster.admission.gate("a").limits
+    desk.roster.admission.set_limits("a", msgspec.structs.replace(limits, queue_timeout=None))
+    assert "queue_timeout stays none, as" in (await desk.reloader.reload()).warnings[1]
 
 
 async def test_another_key_in_the_same_file_is_taken_on_and_not_shown(lines: list[str]) -> None:
@@ -146,3 +169,41 @@ async def test_a_disk_that_does_not_answer_holds_up_neither_the_next_reload_nor_
     monkeypatch.setattr(reloader, "READ_SECONDS", 30.0)
     monkeypatch.setattr(desk.reloader, "_read", desk.read)
     assert (await desk.reloader.reload()).error == ""
+
+
+async def test_nor_does_it_hold_up_whoever_waits_for_it_when_all_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk, asked, answers = Desk(loaded()), threading.Event(), threading.Event()
+
+    def read() -> Loaded:
+        asked.set()
+        answers.wait()
+        return loaded({"max_concurrent": 2})
+
+    monkeypatch.setattr(desk.reloader, "_read", read)
+    both = [asyncio.ensure_future(desk.reloader.reload()) for _ in range(2)]
+    try:
+        await asyncio.to_thread(asked.wait, 30)
+        desk.reloader.stop()
+        async with asyncio.timeout(30):
+            assert ["is stopping" in (await one).error for one in both] == [True, True]
+    finally:
+        answers.set()
+    desk.reloader.stop()
+    assert desk.applied == []
+
+
+async def test_certificates_are_read_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are files, and reading them takes its time: the loop has clients to serve."""
+    made_in = []
+
+    def make(cafile: object = None) -> ssl.SSLContext:
+        made_in.append(threading.current_thread())
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+    desk = Desk(loaded())
+    monkeypatch.setattr("llmgate.fleet.ssl.create_default_context", make)
+    for transport in ("native", "httpx"):
+        desk.next = loaded({"url": "https://h", "transport": transport})
+        assert not (await desk.reloader.reload()).error
+    assert len(made_in) == 2
+    assert threading.current_thread() not in made_in

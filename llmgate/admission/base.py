@@ -67,6 +67,11 @@ class Place(Protocol):
         """From here on the slot is given back by `leave` or `drain`, not by the end of the block."""
         ...
 
+    @property
+    def is_handed_over(self) -> bool:
+        """Whether a call is being made with its slot."""
+        ...
+
     def take_back(self) -> None:
         """Undoes `hand_over`: the call is over, and another one is to be made with the same slot."""
         ...

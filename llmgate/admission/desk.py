@@ -27,7 +27,8 @@ from llmgate.core.events import (
     Requeued,
     TicketEvent,
 )
-from llmgate.core.gate import Gate, State, Ticket
+from llmgate.core.gate import Gate
+from llmgate.core.ticket import State, Ticket
 from llmgate.errors import Cancelled, Outcome, QueueError, QueueTimeout, Refused
 
 logger = logging.getLogger("llmgate")
@@ -129,6 +130,12 @@ class Desk:
     ) -> None:
         self.gate.set_endpoint(endpoint, self.clock(), up=up, max_concurrent=max_concurrent, reason=reason)
         self.pump()
+
+    def look_again(self) -> None:
+        """Another upstream may have given room at a server that they share."""
+        if self.gate.depth:
+            self.gate.handle_timer(self.clock())
+            self.pump()
 
     def set_alarm(self, alarm: Alarm, text: str | None) -> None:
         if text is None:

@@ -2,10 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 from llmgate.admission.desk import Desk, Listener
 from llmgate.admission.place import LocalPlace
+from llmgate.core.account import Account
 from llmgate.core.caller import Caller
 from llmgate.core.eta import Schedule
 from llmgate.core.events import (
@@ -52,18 +54,46 @@ class LocalAdmission:
         """One more upstream."""
         self._desks[gate.upstream] = Desk(gate, self._listener, self._clock)
 
+    @contextmanager
+    def standstill(self) -> Iterator[None]:
+        """Nobody is admitted anywhere meanwhile: a server may be two gates' until all of them are changed."""
+        for desk in self._desks.values():
+            desk.gate.begin_change()
+        try:
+            yield
+        finally:
+            for desk in self._desks.values():
+                desk.gate.end_change(desk.clock())
+                desk.pump()
+
+    def rename(self, old: str, new: str) -> None:
+        """Another name for the same queue, with everybody in it; none is called `new` yet."""
+        desk = self._desks[new] = self._desks.pop(old)
+        desk.gate.rename(new, desk.clock())
+        desk.pump()
+
     def set_endpoints(
-        self, upstream: str, endpoints: Mapping[str, int], *, kept: Mapping[str, str], holds: bool
+        self,
+        upstream: str,
+        endpoints: Mapping[str, int],
+        *,
+        kept: Mapping[str, str],
+        holds: bool,
+        accounts: Mapping[str, Account] | None = None,
     ) -> None:
         """Other servers behind the same queue: see Gate.set_endpoints."""
         desk = self._desks[upstream]
-        desk.gate.set_endpoints(endpoints, desk.clock(), kept=kept, holds=holds)
+        desk.gate.set_endpoints(endpoints, desk.clock(), kept=kept, holds=holds, accounts=accounts)
         desk.pump()
+
+    def look_again(self, upstream: str) -> None:
+        """Another upstream may have given room at a server that this one has too: who waits is let in."""
+        self._desks[upstream].look_again()
 
     def retire(self, upstream: str, *, dismiss: bool) -> None:
         """It takes nobody new; who waits is served to the end, or sent away."""
         desk = self._desks[upstream]
-        desk.gate.close(desk.clock(), dismiss=dismiss)
+        desk.gate.close(desk.clock(), dismiss=dismiss, leaving=True)
         desk.pump()
 
     def reopen(self, upstream: str) -> None:
@@ -74,7 +104,9 @@ class LocalAdmission:
 
     def remove(self, upstream: str) -> None:
         """Nobody is left there."""
-        self._desks.pop(upstream).stop()
+        desk = self._desks.pop(upstream)
+        desk.gate.dissolve()
+        desk.stop()
 
     # ---- what an operator may do: the last of the first three counts
 

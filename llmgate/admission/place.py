@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 
 from llmgate.core.caller import Caller
-from llmgate.core.gate import State, Ticket
 from llmgate.core.line import Position
+from llmgate.core.ticket import State, Ticket
 from llmgate.errors import GateError, Outcome, QueueError
 
 if TYPE_CHECKING:
@@ -93,6 +93,10 @@ class LocalPlace:
 
     def hand_over(self) -> None:
         self._handed_over = True
+
+    @property
+    def is_handed_over(self) -> bool:
+        return self._handed_over
 
     def take_back(self) -> None:
         self._handed_over = False

@@ -85,7 +85,7 @@ def _endpoints(name: str, upstream: UpstreamSettings) -> Iterator[Problem]:
         )
     first: dict[tuple[str, int, str], int] = {}
     for index, endpoint in enumerate(upstream.endpoints):
-        owner = first.setdefault(_server(endpoint.url), index)
+        owner = first.setdefault(server_of(endpoint.url), index)
         if owner != index:
             yield Problem(
                 (*path, "endpoints", index, "url"), f"leads where that of endpoints[{owner}] does: leave it out"
@@ -115,7 +115,7 @@ def _servers_named_twice(settings: Settings) -> Iterator[Problem]:
     owners: dict[tuple[str, int, str], str] = {}
     places = [(name, *found) for name, upstream in settings.upstreams.items() for found in _urls(name, upstream)]
     for name, place, url in places:
-        owner = owners.setdefault(_server(url), name)
+        owner = owners.setdefault(server_of(url), name)
         if owner != name:
             yield Problem(
                 place,
@@ -124,8 +124,8 @@ def _servers_named_twice(settings: Settings) -> Iterator[Problem]:
             )
 
 
-def _server(url: str) -> tuple[str, int, str]:
-    """Host, port and path, each in the one form that all of its spellings have."""
+def server_of(url: str) -> tuple[str, int, str]:
+    """Which server a URL leads to: host, port and path, each in the one form that all of its spellings have."""
     parts = urlsplit(url)
     host = (parts.hostname or "").rstrip(".")
     port = parts.port or (443 if parts.scheme == "https" else 80)

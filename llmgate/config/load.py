@@ -140,19 +140,21 @@ class _Values(PydanticBaseSettingsSource):
         return self._values
 
 
+class _Merged(BaseSettings):
+    """The values of `sources`, table by table, the first source winning. One class for all: a class made for each
+    reading would live until the collector of circles comes."""
+
+    model_config = SettingsConfigDict(extra="allow")
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource, *_others: Any, **_named: Any
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return tuple(_Values(settings_cls, source) for source in init_settings()["sources"])
+
+
 def _merge(*sources: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of all sources, table by table, the first source winning."""
-
-    class Merged(BaseSettings):
-        model_config = SettingsConfigDict(extra="allow")
-
-        @classmethod
-        def settings_customise_sources(
-            cls, settings_cls: type[BaseSettings], *_ready_made: Any, **_named: Any
-        ) -> tuple[PydanticBaseSettingsSource, ...]:
-            return tuple(_Values(settings_cls, source) for source in sources)
-
-    return Merged().model_extra or {}
+    return _Merged(sources=sources).model_extra or {}  # type: ignore[call-arg]
 
 
 def _with_auto(values: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:

@@ -43,6 +43,17 @@ def admin_sockets(environ: Mapping[str, str], uid: int) -> list[Path]:
     return list(dict.fromkeys([default_admin_socket(environ, uid), SYSTEM_ADMIN_SOCKET]))
 
 
+def unit_files(environ: Mapping[str, str], uid: int) -> list[Path]:
+    """Where systemd looks for the unit of a daemon of this user (systemd.unit(5)), as far as people put one there."""
+    scope = "system" if uid == 0 else "user"
+    shared = [Path(folder) for folder in ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")]
+    home = _absolute(environ.get("HOME"))
+    config = _absolute(environ.get("XDG_CONFIG_HOME")) or (home and home / ".config")
+    data = _absolute(environ.get("XDG_DATA_HOME")) or (home and home / ".local" / "share")
+    own = [folder for folder in (config, data) if folder is not None and uid != 0]
+    return [folder / "systemd" / scope / "llmgate.service" for folder in (*own, *shared)]
+
+
 def _absolute(text: str | None) -> Path | None:
     """Relative paths in these variables are invalid and to be ignored (XDG Base Directory Specification)."""
     return Path(text) if text and text.startswith("/") else None

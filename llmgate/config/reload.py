@@ -48,10 +48,11 @@ def differences(old: Settings, new: Settings) -> list[Change]:
 
 
 def secret_differences(old: Secrets, new: Secrets, told: Collection[str]) -> Iterator[Change]:
-    """Of keys, which are never shown; those settings that were `told` as different are left out."""
+    """Of keys, which are never shown; those settings that were `told` as different are left out, and whole upstreams
+    that came or went."""
     for path in dict.fromkeys([*old, *new]):
         key = dotted(path)
-        if old.get(path) != new.get(path) and key not in told:
+        if old.get(path) != new.get(path) and key not in told and dotted(path[:2]) not in told:
             yield Change(key, HIDDEN if path in old else None, HIDDEN if path in new else None, "live")
 
 

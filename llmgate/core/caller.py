@@ -14,7 +14,11 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     stream: bool = False
     client: str = ""
     """Short name of the client program, such as "claude-cli"."""
+    client_version: str = ""
+    """As the client program tells it, "2.1.197"; "" where it does not."""
     session: str = ""
+    session_from: str = ""
+    """The header that told the session, or "body"."""
     key: str = ""
     """Name of the key that it came with; "" where none is asked."""
     purpose: str = ""

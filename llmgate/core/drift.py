@@ -2,7 +2,8 @@
 
 A single look proves nothing: requests come and go while it is taken. So only what is there in every look of
 LASTING_SECONDS counts, one by one: the same ticket, the same task of the server. Traffic that is in order can never
-raise it: a ticket that runs so long has a connection, and a task that lasts so long belongs to a ticket.
+raise it: a ticket that runs so long has a connection, and a task that lasts so long belongs to a ticket. Where there is
+nothing to tell one from the other, as of connections and of busy slots, what counts is how many there were at least.
 """
 
 from collections import deque
@@ -29,9 +30,25 @@ class Look(msgspec.Struct, frozen=True):
     draining: frozenset[int]
     """Those whose request is over."""
     connections: int
-    """To its servers, with a request on them or being made for one; our own questions may be among them."""
+    """To its servers, with a request on them or being made for one, those of `asides` included."""
     tasks: frozenset[Task] | None = None
     """What its servers work on; None where one of them does not tell."""
+    others: int = 0
+    """Requests that other upstreams have at the same servers, or that were over while they were asked."""
+    asides: int = 0
+    """Connections that need no ticket: questions of our own, and what is passed on without a slot."""
+    busy: int | None = None
+    """Slots of its servers that are at work; None where one of them does not tell."""
+
+    @property
+    def ours(self) -> int:
+        """Requests that the servers may be working on for us."""
+        return len(self.running) + len(self.draining) + self.others
+
+    @property
+    def strange(self) -> int:
+        """Slots that certainly work for somebody else."""
+        return 0 if self.busy is None else max(0, self.busy - self.ours)
 
 
 class Drift:
@@ -49,7 +66,7 @@ class Drift:
             self._looks.popleft()
         if len(self._looks) < _FEWEST_LOOKS or look.at - self._looks[0].at < LASTING_SECONDS:
             return None
-        return self._find_lost_slots() or self._find_strangers() or self._find_kept_slots()
+        return self._find_lost_slots() or self._find_leaks() or self._find_strangers() or self._find_kept_slots()
 
     def _find_lost_slots(self) -> str | None:
         held = len(_common([look.running for look in self._looks]))
@@ -58,15 +75,25 @@ class Drift:
             return None
         return f"drift: {_count(lost, 'slot')} taken by requests that have no connection to the server"
 
-    def _find_strangers(self) -> str | None:
-        """Tasks of the server that are nobody's here."""
-        told = [look.tasks for look in self._looks if look.tasks is not None]
-        if len(told) < len(self._looks):
+    def _find_leaks(self) -> str | None:
+        """Connections in use that are nobody's."""
+        leaked = min(look.connections - look.asides - len(look.running) - len(look.draining) for look in self._looks)
+        if leaked <= 0:
             return None
-        strange = len(_common(told)) - max(len(look.running) + len(look.draining) for look in self._looks)
-        if strange <= 0:
+        return f"drift: {_count(leaked, 'connection')} to the server in use that no request has"
+
+    def _find_strangers(self) -> str | None:
+        """Tasks of the server that are nobody's here, or slots of it that are at work for others all the time."""
+        strange = max(self._find_strange_tasks(), min(look.strange for look in self._looks))
+        if not strange:
             return None
         return f"drift: the server works on {_count(strange, 'request')} that llmgate did not send: who else uses it?"
+
+    def _find_strange_tasks(self) -> int:
+        told = [look.tasks for look in self._looks if look.tasks is not None]
+        if len(told) < len(self._looks):
+            return 0
+        return max(0, len(_common(told)) - max(look.ours for look in self._looks))
 
     def _find_kept_slots(self) -> str | None:
         """Slots that wait for an idle server, though it is idle."""

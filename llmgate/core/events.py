@@ -21,8 +21,8 @@ class Mode(enum.Enum):
     """An operator's: queues, admits nobody."""
     HELD = "held"
     """The upstream is down: queues, admits nobody."""
-    CLOSED = "closed"
-    """Takes nobody new."""
+    CLOSED = "draining"
+    """Takes nobody new: whoever waits and runs is served to the end, or was dismissed."""
 
 
 Alarm = Literal["stalled", "draining", "hidden_wait", "mismatch", "drift"]
@@ -160,15 +160,24 @@ class EndpointChanged(Event, frozen=True):
     old_max_concurrent: int
     reason: str = ""
     """Why it is down, for a person."""
+    holding: int = 0
+    """How many wait while the queue is held, as no server is up."""
 
 
 class EndpointsReplaced(Event, frozen=True):
     """A reload gave it other servers. `caps` are their limits by name, `kept` the old name of those that were there
-    before; whoever runs at another one runs on there and is counted at none."""
+    before, `where` the endpoint of each ticket in flight; "": its server is gone from here, it runs on there."""
 
     caps: dict[str, int]
     kept: dict[str, str]
     holds: bool
+    where: dict[int, str] = {}
+
+
+class UpstreamRenamed(Event, frozen=True):
+    """A reload calls it otherwise; `upstream` is the new name. Who waits and runs there stays."""
+
+    old: str
 
 
 class SettingsReloaded(Event, frozen=True):
@@ -177,6 +186,21 @@ class SettingsReloaded(Event, frozen=True):
     text: str
     """For a person: how many changed, or why none did."""
     by: str = ""
+
+
+class CallerRefused(Event, frozen=True):
+    """Somebody was not let in, by his key or the page that asks. Of like ones only some are told, so that nobody can
+    fill what is kept of events. It belongs to no gate: `upstream` is "" and `number` 0."""
+
+    code: str
+    text: str
+    """For a person: who, why, and how many more."""
+    key: str = ""
+    """Name of the key."""
+
+
+class RanEmpty(Event, frozen=True):
+    """Nobody is left at an upstream that takes nobody new. It follows from the events of its gate: `number` is 0."""
 
 
 class AlarmRaised(Event, frozen=True):

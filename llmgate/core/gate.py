@@ -7,105 +7,61 @@ What holds after every public call, whatever was called before:
 - a ticket leaves each state once: `leave` is the one way out, idempotent, and whoever comes second changes nothing;
 - nobody is admitted whose deadline has passed: what is due is handled before anything else in every call;
 - each change is one numbered event, and the events fold to the statistics;
-- whoever runs or drains is counted at one endpoint, which had room and was up when it was admitted.
+- whoever runs or drains is counted at one endpoint, which had room and was up when it was admitted, and in the account
+  of its server until it is given back, whatever a reload does with the endpoint.
 
 Pure: it takes `now` (seconds, monotonic), it calls nobody, it keeps facts until `take_events()` fetches them.
 """
 
-import enum
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from llmgate.core.account import Account
 from llmgate.core.caller import Caller
+from llmgate.core.chronicle import Chronicle
 from llmgate.core.endpoints import Endpoints, EndpointStatistics
-from llmgate.core.events import (
-    Abandoned,
-    Admitted,
-    Alarm,
-    AlarmCleared,
-    AlarmRaised,
-    Dismissed,
-    Drained,
-    EndpointChanged,
-    EndpointsReplaced,
-    Event,
-    Expired,
-    GateStatistics,
-    Limits,
-    LimitsChanged,
-    Mode,
-    ModeChanged,
-    Moved,
-    Queued,
-    Refused,
-    Released,
-    Requeued,
-    Tally,
-)
+from llmgate.core.events import Alarm, Event, GateStatistics, Limits, Mode
 from llmgate.core.line import Line, Position
-from llmgate.core.timers import Timer, Timers
-from llmgate.errors import Outcome, QueueFull
-from llmgate.errors import Refused as RefusedError
+from llmgate.core.stall import Stall
+from llmgate.core.ticket import State, Ticket
+from llmgate.core.timers import Timers
+from llmgate.errors import Outcome, QueueFull, Refused
 
-
-class State(enum.Enum):
-    WAITING = "waiting"
-    RUNNING = "running"
-    DRAINING = "draining"
-    """The request is over for the client, the server is not known to be free of it."""
-    GONE = "gone"
-
-
-class Ticket:
-    """One request's place at one gate, from arrival until all it stood for is given back. Only its gate writes it."""
-
-    __slots__ = ("admitted_at", "caller", "deadline", "endpoint", "entered_at", "number", "order", "state", "timer")
-
-    def __init__(self, number: int, caller: Caller, now: float) -> None:
-        self.number = number
-        self.caller = caller
-        self.order = number
-        self.entered_at = now
-        self.admitted_at: float | None = None
-        self.deadline: float | None = None
-        """When its wait ends, should it have to wait; None = it may wait for ever."""
-        self.endpoint = ""
-        """The server that it was sent to last; "" once a reload took that server away."""
-        self.timer: Timer | None = None
-        """The one live entry in its gate's timers: the end of the wait, or of draining."""
-        self.state = State.RUNNING
-
-    def __repr__(self) -> str:
-        return f"<Ticket {self.number} {self.state.value}>"
+__all__ = ["Gate", "State", "Ticket"]
 
 
 class Gate:
     """The queue of one upstream."""
 
     def __init__(
-        self, upstream: str, limits: Limits, endpoints: Mapping[str, int] | None = None, *, holds: bool = True
+        self,
+        upstream: str,
+        limits: Limits,
+        endpoints: Mapping[str, int] | None = None,
+        *,
+        holds: bool = True,
+        accounts: Mapping[str, Account] | None = None,
     ) -> None:
         """`endpoints`: how many requests each server takes at once, by its name (0: as many as max_concurrent says);
-        None: there is one, called as the upstream. `holds`: while all are down everybody waits, else all are tried."""
-        self.upstream = upstream
-        self._endpoints = Endpoints({upstream: 0} if endpoints is None else endpoints, holds=holds)
+        None: there is one, called as the upstream. `holds`: while all are down everybody waits, else all are tried.
+        `accounts` of the servers, by the same names, where others may send there too."""
+        self._story = Chronicle(upstream, limits)
+        self._endpoints = Endpoints({upstream: 0} if endpoints is None else endpoints, holds=holds, accounts=accounts)
         self._limits = limits
-        self._tally = Tally(limits)
         self._line: Line[Ticket] = Line()
         self._in_flight: set[Ticket] = set()
-        self._paused = self._closed = self._dismisses = False
+        self._paused = self._closed = self._dismisses = self._leaving = False
         self._stands = False
         """Admits nobody, whatever is free: it is paused, or no server is there."""
-        self._stuck_since: float | None = None
-        """Since when somebody waits and no slot fell free; None: nobody waits for a slot."""
-        self._stall_due = math.inf
-        """When that is alarming: kept beside it, since every call looks at it."""
+        self._changing = False
+        """Other gates are changed with it: nobody is admitted before all of them are."""
+        self._stall = Stall(limits.stall_alarm)
         self._mode = Mode.OPEN
         self._tickets = 0
         self._first_order = 0
-        self._events: list[Event] = []
-        self._event_count = 0
         self._timers: Timers[Ticket] = Timers()
+        self._share_out()
 
     # ---- one request
 
@@ -117,15 +73,15 @@ class Gate:
         self._handle_due(now)
         self._settle(now)
         if self._closed:
-            self._refuse(now, caller, "refused", None)
-            raise RefusedError(f"llmgate: upstream {self.upstream} takes no new requests (REFUSED)")
+            self._story.refused(caller, now, "refused", len(self._line), None)
+            raise Refused(f"llmgate: upstream {self.upstream} takes no new requests (REFUSED)")
         self._tickets += 1
         ticket = Ticket(self._tickets, caller, now)
         ticket.deadline = self._deadline(now, max_wait)
         endpoint = self._endpoints.take(caller.session) if not self._line and self._may_admit() else None
         if endpoint is None:
             self._queue(ticket, now, max_wait)
-            if self._stuck_since is None:
+            if self._stall.since is None:
                 self._watch_for_a_stall(now)
         else:
             self._admit(ticket, endpoint, now, queued=False)
@@ -156,7 +112,7 @@ class Gate:
             self._leave_line(ticket, now, outcome, by)
         elif ticket.state is State.RUNNING:
             ticket.state = State.DRAINING
-            self._note(Drained(*self._about(ticket, now), outcome, self._ran(ticket, now), by))
+            self._story.drained(ticket, now, outcome, by)
             self._timers.set(ticket, release_at)
             self._handle_due(now)
         self._settle(now)
@@ -168,7 +124,7 @@ class Gate:
             self._give_back(ticket)
             ticket.state, ticket.admitted_at = State.WAITING, None
             self._stand_by_order(ticket)
-            self._note(Requeued(*self._about(ticket, now), ticket.order))
+            self._story.requeued(ticket, now)
             self._timers.set(ticket, ticket.deadline)
             self._handle_due(now)
             if self._dismisses and ticket.state is State.WAITING:
@@ -183,7 +139,7 @@ class Gate:
             ticket.order = self._first_order
             self._line.remove(ticket)
             self._line.push_front(ticket)
-            self._note(Moved(*self._about(ticket, now), ticket.order, by))
+            self._story.moved(ticket, now, by)
         self._settle(now)
 
     # ---- the whole gate
@@ -193,8 +149,9 @@ class Gate:
         self._handle_due(now)
         if limits != self._limits:
             old, self._limits = self._limits, limits
-            self._note(LimitsChanged(self._next(), now, self.upstream, old, limits, by))
-            self._set_stall_due()
+            self._story.limits_changed(now, old, limits, by)
+            self._stall.set_after(limits.stall_alarm, told="stalled" in self._story.tally.alarms)
+            self._share_out()
         self._settle(now)
 
     def set_paused(self, paused: bool, now: float, *, by: str = "") -> None:
@@ -223,30 +180,60 @@ class Gate:
         changed = up is not None and self._endpoints.set_up(name, up, reason)
         if max_concurrent is not None:
             changed = self._endpoints.set_cap(name, max_concurrent) or changed
+            self._share_out()
         if changed:
-            self._note_endpoint(name, old, now)
+            holding = len(self._line) if self._endpoints.held else 0
+            self._story.endpoint_changed(now, name, old, self._endpoints.statistics()[name], holding)
             self._change_mode(now)
         self._settle(now)
 
-    def set_endpoints(self, endpoints: Mapping[str, int], now: float, *, kept: Mapping[str, str], holds: bool) -> None:
+    def set_endpoints(
+        self,
+        endpoints: Mapping[str, int],
+        now: float,
+        *,
+        kept: Mapping[str, str],
+        holds: bool,
+        accounts: Mapping[str, Account] | None = None,
+    ) -> None:
         """Other servers, as when it was made; `kept` is the old name of each that was one before.
 
-        Who runs at one that is gone runs on, and counts against max_concurrent; who waits keeps the place.
+        Who runs at one that is gone runs on, and counts against max_concurrent, and at that server once it is back; who
+        waits keeps the place.
         """
         self._handle_due(now)
-        renamed = {old: new for new, old in kept.items()}
+        in_flight = Counter(ticket.account for ticket in self._in_flight)
+        names = self._endpoints.replace(endpoints, kept, in_flight, holds=holds, accounts=accounts)
         for ticket in self._in_flight:
-            ticket.endpoint = renamed.get(ticket.endpoint, "")
-        self._endpoints.replace(endpoints, kept, holds=holds)
-        self._note(EndpointsReplaced(self._next(), now, self.upstream, dict(endpoints), dict(kept), holds))
+            ticket.endpoint = names.get(ticket.account, "")
+        where = {ticket.number: ticket.endpoint for ticket in self._in_flight}
+        self._story.endpoints_replaced(now, endpoints, kept, where, holds=holds)
+        self._share_out()
         self._change_mode(now)
         self._settle(now)
+
+    def rename(self, upstream: str, now: float) -> None:
+        """A reload calls its upstream otherwise: nothing else changes, so nobody is admitted by that."""
+        self._story.renamed(now, upstream)
+
+    def begin_change(self) -> None:
+        """Until `end_change` nobody is admitted: servers may go from one gate to another meanwhile, in any order."""
+        self._changing = True
+
+    def end_change(self, now: float) -> None:
+        """All gates are as they should be: who can be admitted is."""
+        self._changing = False
+        self.handle_timer(now)
+
+    def dissolve(self) -> None:
+        """Its upstream is gone, with the last who was there: it has no part of its servers any more."""
+        self._endpoints.withdraw()
 
     def raise_alarm(self, alarm: Alarm, text: str, now: float) -> None:
         """It lasts until `clear_alarm`. The same again is nothing new; another text is, and replaces the old one."""
         self._handle_due(now)
-        if self._tally.alarms.get(alarm) != text:
-            self._note(AlarmRaised(self._next(), now, self.upstream, alarm, text))
+        if self._story.tally.alarms.get(alarm) != text:
+            self._story.alarm_raised(now, alarm, text)
         self._settle(now)
 
     def clear_alarm(self, alarm: Alarm, now: float) -> None:
@@ -255,11 +242,14 @@ class Gate:
         self._clear_alarm(alarm, now)
         self._settle(now)
 
-    def close(self, now: float, *, dismiss: bool, by: str = "") -> None:
-        """Takes nobody new; who waits is dismissed (outcome refused), or served to the end."""
+    def close(self, now: float, *, dismiss: bool, leaving: bool = False, by: str = "") -> None:
+        """Takes nobody new; who waits is dismissed (outcome refused), or served to the end. `leaving`: for good, so
+        that its servers are for whoever else names them, once its line is served."""
         self._handle_due(now)
         self._closed = True
         self._dismisses = self._dismisses or dismiss
+        self._leaving = self._leaving or leaving
+        self._share_out()
         self._change_mode(now, by)
         while dismiss and self._line:
             self._leave_line(self._line.head(), now, "refused")
@@ -268,28 +258,32 @@ class Gate:
     def reopen(self, now: float, *, by: str = "") -> None:
         """Takes requests again after `close`."""
         self._handle_due(now)
-        self._closed = self._dismisses = False
+        self._closed = self._dismisses = self._leaving = False
+        self._share_out()
         self._change_mode(now, by)
         self._settle(now)
 
     def handle_timer(self, now: float) -> None:
-        """Ends what is due by now. Early or late calls do no harm."""
+        """Ends what is due by now, and admits where others gave room at a server. Early or late calls do no harm."""
         self._handle_due(now)
         self._settle(now)
 
     def next_deadline(self) -> float | None:
         """When `handle_timer` must be called next; None = not until something else happens."""
-        due, stall = self._timers.next(), self._stall_due
+        due, stall = self._timers.next(), self._stall.due
         if due is not None and due <= stall:
             return due
         return stall if stall < math.inf else None
 
     def take_events(self) -> list[Event]:
         """What happened since the last call, in order."""
-        events, self._events = self._events, []
-        return events
+        return self._story.take()
 
     # ---- looking
+
+    @property
+    def upstream(self) -> str:
+        return self._story.upstream
 
     @property
     def limits(self) -> Limits:
@@ -311,7 +305,7 @@ class Gate:
 
     def statistics(self) -> GateStatistics:
         """The gate at this moment."""
-        return self._tally.statistics()
+        return self._story.tally.statistics()
 
     def is_up(self, endpoint: str) -> bool:
         """Whether that server is there, as far as is known."""
@@ -320,6 +314,10 @@ class Gate:
     def endpoints(self) -> dict[str, EndpointStatistics]:
         """Its servers at this moment, in the order of the settings."""
         return self._endpoints.statistics()
+
+    def accounts(self) -> Mapping[str, Account]:
+        """Those of its servers, by the names of the endpoints."""
+        return self._endpoints.accounts
 
     def position(self, ticket: Ticket, now: float) -> Position | None:
         """Where a ticket stands; None when it does not wait. O(log n)."""
@@ -345,16 +343,27 @@ class Gate:
 
     def _may_admit(self) -> bool:
         cap = self._limits.max_concurrent
-        return not self._stands and (cap == 0 or len(self._in_flight) < cap)
+        return not self._stands and (cap == 0 or len(self._in_flight) < cap) and not self._changing
 
     def _settle(self, now: float) -> None:
-        while self._line:
-            if not (self._may_admit() and self._admit_head(now)):
-                if self._stuck_since is None:
-                    self._watch_for_a_stall(now)
-                return
-        if self._stuck_since is not None:
+        while self._line and self._may_admit() and self._admit_head(now):
+            pass
+        if self._leaving:
+            self._claim()
+        if self._line:
+            if self._stall.since is None:
+                self._watch_for_a_stall(now)
+        elif self._stall.since is not None:
             self._end_stall(now)
+
+    def _claim(self) -> None:
+        """Tells its servers' accounts how many of those who wait it could send at once."""
+        cap = self._limits.max_concurrent
+        most = len(self._line) if cap == 0 else min(len(self._line), max(0, cap - len(self._in_flight)))
+        self._endpoints.claim(0 if self._stands else most)
+
+    def _share_out(self) -> None:
+        self._endpoints.share_out(self._limits.max_concurrent, leaving=self._leaving)
 
     def _admit_head(self, now: float) -> bool:
         """Whether an endpoint has room for it."""
@@ -369,56 +378,46 @@ class Gate:
 
     def _admit(self, ticket: Ticket, endpoint: str, now: float, *, queued: bool) -> None:
         self._in_flight.add(ticket)
-        ticket.endpoint = endpoint
+        ticket.endpoint, ticket.account = endpoint, self._endpoints.accounts[endpoint]
         ticket.state, ticket.admitted_at = State.RUNNING, now
-        waited = now - ticket.entered_at
-        self._note(Admitted(*self._about(ticket, now), queued, waited, endpoint))
+        self._story.admitted(ticket, now, queued=queued)
 
     def _queue(self, ticket: Ticket, now: float, max_wait: float | None) -> None:
         limit = self._limits.max_queued
         if (limit is not None and len(self._line) >= limit) or (max_wait is not None and max_wait <= 0):
             depth = len(self._line)
-            self._refuse(now, ticket.caller, "queue_full", limit)
+            self._story.refused(ticket.caller, now, "queue_full", depth, limit)
             message = f"llmgate: the queue of upstream {self.upstream} is full (QUEUE_FULL)"
             raise QueueFull(message, depth=depth, limit=limit)
         ticket.state = State.WAITING
         self._line.append(ticket)
-        about = self._about(ticket, now)
-        self._note(Queued(*about, len(self._line), ticket.order, ticket.deadline))
+        self._story.queued(ticket, now, len(self._line))
         self._timers.set(ticket, ticket.deadline)
 
     def _deadline(self, now: float, max_wait: float | None) -> float | None:
         waits = [wait for wait in (self._limits.queue_timeout, max_wait) if wait is not None]
         return now + min(waits) if waits else None
 
-    def _refuse(self, now: float, caller: Caller, outcome: Outcome, limit: int | None) -> None:
-        self._note(Refused(self._next(), now, self.upstream, caller, outcome, len(self._line), limit))
-
     def _leave_line(self, ticket: Ticket, now: float, outcome: Outcome, by: str = "") -> None:
         self._line.remove(ticket)
         self._timers.drop(ticket)
         ticket.state = State.GONE
-        waited = now - ticket.entered_at
-        about = self._about(ticket, now)
-        if outcome == "abandoned":
-            self._note(Abandoned(*about, waited))
-        elif outcome == "queue_timeout":
-            self._note(Expired(*about, waited))
-        else:
-            self._note(Dismissed(*about, outcome, waited, by))
+        self._story.left_line(ticket, now, outcome, by)
 
     def _release(self, ticket: Ticket, now: float, outcome: Outcome | None, by: str = "") -> None:
         self._timers.drop(ticket)
         ticket.state = State.GONE
         self._give_back(ticket)
-        if self._stuck_since is not None:
+        if self._stall.since is not None:
             self._end_stall(now)
-        self._note(Released(*self._about(ticket, now), outcome, self._ran(ticket, now), by))
+        self._story.released(ticket, now, outcome, by)
 
     def _give_back(self, ticket: Ticket) -> None:
         self._in_flight.discard(ticket)
         if ticket.endpoint:
             self._endpoints.give_back(ticket.endpoint)
+        assert ticket.account is not None  # noqa: S101  it has been admitted
+        ticket.account.in_flight -= 1
 
     def _stand_by_order(self, ticket: Ticket) -> None:
         """Into the line by its order. Only those put in front since it was admitted stand before it: few, if any."""
@@ -442,63 +441,35 @@ class Gate:
             mode = Mode.HELD if self._endpoints.held else Mode.OPEN
         if mode is not self._mode:
             old, self._mode = self._mode, mode
-            self._note(ModeChanged(self._next(), now, self.upstream, old, mode, by))
-
-    def _note_endpoint(self, name: str, old: EndpointStatistics, now: float) -> None:
-        new = self._endpoints.statistics()[name]
-        changes = new.up, new.max_concurrent, old.up, old.max_concurrent
-        self._note(EndpointChanged(self._next(), now, self.upstream, name, *changes, new.reason))
-
-    @staticmethod
-    def _ran(ticket: Ticket, now: float) -> float:
-        return now - ticket.admitted_at if ticket.admitted_at is not None else 0.0
-
-    def _about(self, ticket: Ticket, now: float) -> tuple[int, float, str, int, Caller]:
-        return self._next(), now, self.upstream, ticket.number, ticket.caller
-
-    def _next(self) -> int:
-        self._event_count += 1
-        return self._event_count
-
-    def _note(self, event: Event) -> None:
-        self._tally.apply(event)
-        self._events.append(event)
+            self._story.mode_changed(now, old, mode, by)
 
     # ---- the alarm of a queue that does not move
 
     def _watch_for_a_stall(self, now: float) -> None:
         """Somebody waits, and nobody did. Arrivals do not begin it anew, only a slot that falls free does."""
         if not self._stands:
-            self._stuck_since = now
-            self._set_stall_due()
-
-    def _set_stall_due(self) -> None:
-        since, after = self._stuck_since, self._limits.stall_alarm
-        if since is None or after is None or "stalled" in self._tally.alarms:
-            self._stall_due = math.inf
-        else:
-            self._stall_due = since + after
+            self._stall.begin(now)
 
     def _raise_stalled(self, now: float) -> None:
         text = "stalled: requests wait, and no slot fell free for as long as stall_alarm says"
-        self._note(AlarmRaised(self._next(), now, self.upstream, "stalled", text))
-        self._stall_due = math.inf
+        self._story.alarm_raised(now, "stalled", text)
+        self._stall.note_told()
 
     def _end_stall(self, now: float) -> None:
-        self._stuck_since, self._stall_due = None, math.inf
-        if self._tally.alarms:
+        self._stall.end()
+        if self._story.tally.alarms:
             self._clear_alarm("stalled", now)
 
     def _clear_alarm(self, alarm: Alarm, now: float) -> None:
-        if alarm in self._tally.alarms:
-            self._note(AlarmCleared(self._next(), now, self.upstream, alarm))
+        if alarm in self._story.tally.alarms:
+            self._story.alarm_cleared(now, alarm)
 
     # ---- what is due
 
     def _handle_due(self, now: float) -> None:
         if self._timers.soonest <= now:
             self._end_due(now)
-        if self._stall_due <= now:
+        if self._stall.due <= now:
             self._raise_stalled(now)
 
     def _end_due(self, now: float) -> None:

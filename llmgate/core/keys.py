@@ -42,6 +42,7 @@ class ClientKeys:
 
     def __init__(self, keys: Iterable[ClientKey] = ()) -> None:
         self._keys = tuple(keys)
+        self._by_digest = {key.digest: key for key in self._keys}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ClientKeys) and self._keys == other._keys
@@ -62,6 +63,14 @@ class ClientKeys:
         for key in self._keys:  # all of them, whichever it is
             if hmac.compare_digest(digest, key.digest):
                 found = key
+        return None if found is None or found.disabled else found
+
+    def now(self, key: ClientKey) -> ClientKey | None:
+        """What has become of a key that was found before these were all there are; None where it opens nothing any
+        more. Where nobody is asked for a key it opens what it did."""
+        if not self._keys:
+            return key
+        found = self._by_digest.get(key.digest)
         return None if found is None or found.disabled else found
 
 

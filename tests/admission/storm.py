@@ -19,7 +19,7 @@ class Storm:
     def __init__(self, seed: int, requests: int) -> None:
         self.chance = random.Random(seed)
         self.requests = requests
-        self.hall = Hall(Limits(CAP, max_queued=requests // 2, queue_timeout=5.0))
+        self.hall = Hall(Limits(CAP, max_queued=requests // 2, queue_timeout=600.0))
         self.hall.desk._listener = self.hear
         self.tasks: dict[str, asyncio.Task[None]] = {}
         self.inside = self.most_inside = 0

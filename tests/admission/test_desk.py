@@ -445,7 +445,7 @@ def test_f23_timeout_and_grant_in_one_turn_is_one_of_both() -> None:
             seen[end] += 1
             hall.check_empty()
             hall.events.clear()
-            hall.gate._tally._outcomes.clear()
+            hall.gate._story.tally._outcomes.clear()
         return seen
 
     seen = run(main())

@@ -12,6 +12,7 @@ import uvloop
 from virtual_loop import StandstillError, VirtualLoop, run, this_loop
 
 from llmgate.admission.local import LocalAdmission
+from llmgate.core.account import Account
 from llmgate.core.caller import Caller
 from llmgate.core.events import Dismissed, Event, Limits
 from llmgate.core.gate import Gate
@@ -198,8 +199,54 @@ async def test_a_listener_that_fails_loses_neither_slot_nor_waiter(caplog: pytes
     admission = LocalAdmission([Gate("a", Limits(1))], fail)
     async with admission.enter("a", Caller(id="1")) as first, admission.enter("a", Caller(id="2")) as second:
         first.leave("completed")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await second.wait_admitted()
     assert admission.gate("a").statistics().running == 0
     assert "what happened at a could not be told" in caplog.text
     admission.stop()
+
+
+# ---- what a reload does
+
+
+def test_a_queue_of_another_name_keeps_everybody() -> None:
+    async def main() -> None:
+        hall = Hall(Limits(1))
+        running, waiting = await hall.take("a"), await hall.take("b")
+        hall.admission.rename(UPSTREAM, "thinking")
+        assert list(hall.admission.upstreams()) == ["thinking"]
+        position = hall.admission.position("thinking", "b")
+        assert position is not None
+        assert position.position == 1
+        running.leave("completed")
+        waiting.leave("completed")
+        assert [event.upstream for event in hall.events[-3:]] == ["thinking"] * 3
+        hall.check_empty()
+
+    run(main())
+
+
+def test_gates_are_changed_together() -> None:
+    """What one gives up is the other's only once both are changed, in whatever order."""
+
+    async def main() -> None:
+        account = Account()
+        first, second = (Gate(name, Limits(1), {name: 0}, accounts={name: account}) for name in ("a", "b"))
+        events: list[Event] = []
+        admission = LocalAdmission([first, second], events.append)
+        admission.pause("b")
+        running = await admission.enter("a", Caller(id="r")).__aenter__()
+        await admission.enter("b", Caller(id="w")).__aenter__()
+        with admission.standstill():
+            admission.resume("b")
+            assert second.depth == 1
+            admission.retire("a", dismiss=False)
+        assert second.depth == 1, "the server has what it may have"
+        running.leave("completed")
+        admission.look_again("b")
+        assert second.depth == 0
+        admission.remove("a")
+        assert account.owners == 1
+        admission.stop()
+
+    run(main())

@@ -1,5 +1,6 @@
 """Settings from a file, the environment and the command line together."""
 
+import gc
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic_settings import BaseSettings
 
 from llmgate.config import load as load_module
 from llmgate.config.environment import parse_upstream
@@ -166,6 +168,18 @@ def test_the_later_source_wins_key_by_key(file: Path) -> None:
     upstream = settings.upstreams["a"]
     assert (upstream.max_concurrent, upstream.max_queued, upstream.queue_timeout) == (1, 2, 1)
     assert (settings.server.max_body, settings.server.body_timeout) == (2, 3)
+
+
+def test_reading_again_makes_no_class(file: Path) -> None:
+    """One holds some kilobytes with its schema, and goes only with the collector of circles."""
+    gc.disable()
+    try:
+        loaded(file, MINIMAL)
+        before = len(BaseSettings.__subclasses__())
+        loaded(file, MINIMAL)
+        assert len(BaseSettings.__subclasses__()) == before
+    finally:
+        gc.enable()
 
 
 def test_an_upstream_may_come_from_the_environment_alone(file: Path) -> None:

@@ -13,6 +13,7 @@ from llmgate.config.paths import (
     make_private_folder,
     named_settings_file,
     settings_files,
+    unit_files,
     why_not_private,
 )
 
@@ -122,3 +123,15 @@ def test_a_folder_that_keeps_the_group_out_is_refused(tmp_path: Path, mode: int,
 def test_one_that_everybody_may_enter_lets_every_group_in(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     make_private_folder(tmp_path, os.getuid(), for_group=True, group=tmp_path.stat().st_gid + 1)
+
+
+def test_where_systemd_looks_for_the_unit() -> None:
+    own = unit_files({"HOME": "/h", "XDG_DATA_HOME": "/d"}, 7)
+    assert own[:3] == [
+        Path("/h/.config/systemd/user/llmgate.service"),
+        Path("/d/systemd/user/llmgate.service"),
+        Path("/etc/systemd/user/llmgate.service"),
+    ]
+    assert unit_files({"HOME": "/h"}, 7)[1] == Path("/h/.local/share/systemd/user/llmgate.service")
+    assert unit_files({"HOME": "/h"}, 0)[0] == Path("/etc/systemd/system/llmgate.service")
+    assert unit_files({}, 7)[0] == Path("/etc/systemd/user/llmgate.service")

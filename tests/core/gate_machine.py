@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from llmgate.core import account as real_account
 from llmgate.core import gate as real_gate
 from llmgate.core import timers as real_timers
 from llmgate.core.caller import Caller
@@ -29,6 +30,8 @@ LIMITS = st.builds(
     stall_alarm=st.sampled_from([None, 1.5, 4.0, 4.0, 12.0]),
 )
 ENDPOINTS = ("one", "two", "three")
+SITES = ("A", "B", "C", "D")
+"""Servers, which an endpoint of any name may lead to."""
 CAPS = st.lists(st.sampled_from([0, 1, 1, 2, 2, 3]), max_size=3)
 """None at all: the one that a gate has by itself."""
 SESSIONS = st.sampled_from(["", "", "s", "t", "u"])
@@ -39,6 +42,7 @@ class GateMachine(RuleBasedStateMachine):
     """Subclasses put another gate module, a faulty one, into `core`."""
 
     core: ClassVar[ModuleType] = real_gate
+    account: ClassVar[ModuleType] = real_account
     smallest_line: ClassVar[int] = 64
     dead_timers_kept: ClassVar[int] = real_timers._DEAD_KEPT
     sessions_kept: ClassVar[int] = 4096
@@ -46,10 +50,12 @@ class GateMachine(RuleBasedStateMachine):
     @initialize(limits=LIMITS, caps=CAPS, holds=st.sampled_from([True, True, False]), crowd=st.integers(0, 9))
     def open(self, limits: Limits, caps: list[int], holds: bool, crowd: int) -> None:
         self.now = 0.0
-        endpoints = dict(zip(ENDPOINTS, caps, strict=False))
-        self.gate = self.core.Gate("reasoning", limits, endpoints or None, holds=holds)
-        endpoints = endpoints or {"reasoning": 0}
-        self.model = Model(limits, endpoints, holds=holds, sessions_kept=self.sessions_kept)
+        self.accounts = {site: self.account.Account() for site in SITES}
+        endpoints = dict(zip(ENDPOINTS, caps, strict=False)) or {"reasoning": 0}
+        sites = dict(zip(endpoints, SITES, strict=False))
+        accounts = {name: self.accounts[site] for name, site in sites.items()}
+        self.gate = self.core.Gate("reasoning", limits, endpoints if caps else None, holds=holds, accounts=accounts)
+        self.model = Model(limits, endpoints, sites, holds=holds, sessions_kept=self.sessions_kept)
         self.audit, self.tally = Audit(limits, endpoints, holds=holds), Tally(limits)
         self.pairs: list[tuple[Any, Entry]] = []
         self.positions: dict[object, int] = {}
@@ -139,14 +145,50 @@ class GateMachine(RuleBasedStateMachine):
         self._set_endpoint(names[which % len(names)], up=up, cap=cap, reason=f"{which}")
 
     @precondition(lambda self: self.steps > 20)
-    @rule(caps=CAPS.filter(bool), shift=st.integers(0, 3), kept=st.sets(st.integers(0, 2)), holds=st.booleans())
-    def replace_endpoints(self, caps: list[int], shift: int, kept: set[int], holds: bool) -> None:
-        """Some stay, mostly under another name."""
-        new, old = dict(zip(ENDPOINTS, caps, strict=False)), list(self.model.caps)
-        names = list(new)
-        pairs = {names[(index + shift) % len(names)]: old[index] for index in kept if index < min(len(old), len(names))}
-        self.model.replace_endpoints(self.now, new, pairs, holds=holds)
-        self.gate.set_endpoints(new, self.now, kept=pairs, holds=holds)
+    @rule(caps=CAPS.filter(bool), order=st.permutations(SITES), holds=st.booleans())
+    def replace_endpoints(self, caps: list[int], order: list[str], holds: bool) -> None:
+        """Some stay, mostly under another name, some come back."""
+        new, old = dict(zip(ENDPOINTS, caps, strict=False)), self.model.sites
+        sites = dict(zip(new, order, strict=False))
+        kept = {name: next(it for it in old if old[it] == site) for name, site in sites.items() if site in old.values()}
+        self.model.replace_endpoints(self.now, new, sites, kept, holds=holds)
+        accounts = {name: self.accounts[site] for name, site in sites.items()}
+        self.gate.set_endpoints(new, self.now, kept=kept, holds=holds, accounts=accounts)
+
+    @precondition(lambda self: self.steps > 10)
+    @rule(site=st.sampled_from(SITES), count=st.integers(0, 2))
+    def another_upstream_has_some_at_a_server(self, site: str, count: int) -> None:
+        """From before a reload, so that they are in this one's way."""
+        self.accounts[site].in_flight += count - self.model.strangers[site]
+        self.model.strangers[site] = count
+        self.model.change(self.now)
+        self.gate.handle_timer(self.now)
+
+    @precondition(lambda self: self.steps > 10)
+    @rule(site=st.sampled_from(SITES), part=st.sampled_from([0, 1, 4]), leaving=st.booleans(), count=st.integers(0, 1))
+    def another_upstream_has_a_server_too(self, site: str, part: int, leaving: bool, count: int) -> None:
+        """On purpose, or since it is leaving and some wait there."""
+        self.accounts[site].share(self, part, leaving=leaving)
+        self.accounts[site].claim(self, count if leaving else 0)
+        self.model.others[site] = part, leaving, count if leaving else 0
+        self.model.change(self.now)
+        self.gate.handle_timer(self.now)
+
+    @precondition(lambda self: self.steps > 20)
+    @rule(name=st.sampled_from(["reasoning", "thinking"]))
+    def rename(self, name: str) -> None:
+        self.gate.rename(name, self.now)
+
+    @rule(limits=LIMITS)
+    def change_it_among_others(self, limits: Limits) -> None:
+        """Nobody is let in by it alone."""
+        self.gate.begin_change()
+        admitted = self.gate.statistics().admitted
+        self.gate.set_limits(limits, self.now)
+        assert self.gate.statistics().admitted == admitted
+        self.model.change(self.now, limits=limits)
+        self.model.change(self.now)
+        self.gate.end_change(self.now)
 
     @rule(alarm=ALARMS, text=st.sampled_from(["one", "another", None]))
     def raise_or_clear_an_alarm(self, alarm: Alarm, text: str | None) -> None:
@@ -157,10 +199,10 @@ class GateMachine(RuleBasedStateMachine):
             self.gate.raise_alarm(alarm, text, self.now)
 
     @precondition(lambda self: self.steps > 30)
-    @rule(dismiss=st.booleans())
-    def close(self, dismiss: bool) -> None:
-        self.model.close(self.now, dismiss=dismiss)
-        self.gate.close(self.now, dismiss=dismiss)
+    @rule(dismiss=st.booleans(), leaving=st.booleans())
+    def close(self, dismiss: bool, leaving: bool) -> None:
+        self.model.close(self.now, dismiss=dismiss, leaving=leaving)
+        self.gate.close(self.now, dismiss=dismiss, leaving=leaving)
 
     @precondition(lambda self: self.model.closed)
     @rule()
@@ -225,7 +267,7 @@ class GateMachine(RuleBasedStateMachine):
             else:
                 assert self.gate.position(ticket, self.now) is None
                 assert ticket.endpoint == entry.endpoint
-        assert self.gate.depth == len(line)
+        assert (self.gate.depth, self.gate.head()) == (len(line), next(self.gate.waiting(), None))
         assert self.gate.endpoints() == self.model.endpoints()
         assert self.gate.next_deadline() == self.model.next_deadline()
 
@@ -239,14 +281,18 @@ class GateMachine(RuleBasedStateMachine):
     def _no_slot_is_free_while_somebody_waits(self) -> None:
         statistics = self.gate.statistics()
         cap = statistics.limits.max_concurrent
-        endpoints = self.gate.endpoints().values()
+        endpoints = self.gate.endpoints()
         in_flight = statistics.running + statistics.draining
         gone = sum(entry.endpoint == "" for entry in self.model.those("running", "draining"))
-        assert sum(endpoint.in_flight for endpoint in endpoints) + gone == in_flight, "each is at one endpoint"
-        usable = [endpoint for endpoint in endpoints if endpoint.up] or ([] if self.gate.holds else [*endpoints])
-        free = [it for it in usable if it.max_concurrent == 0 or it.in_flight < it.max_concurrent]
+        at_sites = {site: account.in_flight for site, account in self.accounts.items()}
+        assert sum(at_sites.values()) == in_flight + self.model.strangers.total(), "each is at one server"
+        assert sum(endpoint.in_flight for endpoint in endpoints.values()) + gone == in_flight, "each is at one endpoint"
+        usable = [name for name, it in endpoints.items() if it.up] or ([] if self.gate.holds else [*endpoints])
+        free = [name for name in usable if self.model.has_room(name)]
         busy = cap != 0 and in_flight >= cap
         assert not statistics.waiting or busy or not free or self.model.paused, "I3"
+        own = {site: account._claims.get(self.gate._endpoints, 0) for site, account in self.accounts.items()}
+        assert own == {site: self.model.claims().get(site, 0) for site in SITES}
 
     def _positions_grow_only_for_a_reason(self, happened: list[Event]) -> None:
         before = self.positions

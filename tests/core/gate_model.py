@@ -27,6 +27,7 @@ from llmgate.core.events import (
     Refused,
     Released,
     Requeued,
+    UpstreamRenamed,
 )
 
 STALLED = "stalled: requests wait, and no slot fell free for as long as stall_alarm says"
@@ -39,6 +40,8 @@ class Entry:
         self.session, self.entered_at, self.deadline = session, entered_at, deadline
         self.release_at: float | None = None
         self.endpoint = ""
+        self.site = ""
+        """The server behind the endpoint that it was sent to, which outlives that."""
         self.state = "waiting"
 
 
@@ -48,7 +51,17 @@ class Model:
     So nothing is needed for a requeued one to find its place: it never lost it.
     """
 
-    def __init__(self, limits: Limits, caps: dict[str, int], *, holds: bool, sessions_kept: int) -> None:
+    def __init__(
+        self, limits: Limits, caps: dict[str, int], sites: dict[str, str], *, holds: bool, sessions_kept: int
+    ) -> None:
+        self.sites = sites
+        """The server behind each endpoint."""
+        self.strangers: Counter[str] = Counter()
+        """What another upstream has at each server, and no part in it any more."""
+        self.others: dict[str, tuple[int, bool, int]] = {}
+        """Another upstream that has a server too: what it may send there, whether it is leaving, and what is kept free
+        then for those who wait at it."""
+        self.leaving = False
         self.limits, self.caps, self.holds, self.sessions_kept = limits, dict(caps), holds, sessions_kept
         self.down: dict[str, str] = {}
         """Why, by the names of those that are down."""
@@ -95,8 +108,31 @@ class Model:
         tried = [name for name in self.caps if name not in self.down]
         if not tried and not self.holds:
             tried = list(self.caps)
-        free = [name for name in tried if not self.caps[name] or self.in_flight(name) < self.caps[name]]
+        free = [name for name in tried if self.has_room(name)]
         return sorted(free, key=lambda name: self.in_flight(name) / max(self.caps[name], 1))
+
+    def has_room(self, name: str) -> bool:
+        """At its endpoint, and at the server."""
+        site = self.sites[name]
+        there = sum(entry.site == site for entry in self.those("running", "draining")) + self.strangers[site]
+        parts = [(self.caps[name] or self.limits.max_concurrent, self.leaving)]
+        if site in self.others:
+            part, leaving, claimed = self.others[site]
+            parts.append((part, leaving))
+            there += 0 if self.leaving else claimed
+        counted = [part for part, leaving in parts if not leaving] or [part for part, _ in parts]
+        at_server = not all(counted) or there < sum(counted)
+        return at_server and (not self.caps[name] or self.in_flight(name) < self.caps[name])
+
+    def claims(self) -> dict[str, int]:
+        """By server: how many of those who wait could go there at once. Told only by one that is leaving."""
+        if not self.leaving or self.paused or self.held:
+            return {}
+        cap, those = self.limits.max_concurrent, len(self.those("running", "draining"))
+        most = min(len(self.line), max(cap - those, 0)) if cap else len(self.line)
+        tried = [name for name in self.caps if name not in self.down] or list(self.caps)
+        bounds = {name: max(self.caps[name] - self.in_flight(name), 0) if self.caps[name] else most for name in tried}
+        return {self.sites[name]: min(most, bound) for name, bound in bounds.items()}
 
     def endpoint_for(self, session: str) -> str | None:
         free = self.free_endpoints()
@@ -149,7 +185,7 @@ class Model:
     def admit(self, now: float) -> None:
         while self.line and (endpoint := self.endpoint_for(self.line[0].session)) is not None:
             head = self.line[0]
-            head.state, head.endpoint = "running", endpoint
+            head.state, head.endpoint, head.site = "running", endpoint, self.sites[endpoint]
             self.admitted += 1
             if head.session and len(self.caps) > 1:
                 others = [went for went in self.went if went[0] != head.session]
@@ -214,9 +250,10 @@ class Model:
             self.ranking.insert(0, entry)
         self.admit(now)
 
-    def close(self, now: float, *, dismiss: bool) -> None:
+    def close(self, now: float, *, dismiss: bool, leaving: bool) -> None:
         self.end_what_is_due(now)
         self.closed = True
+        self.leaving = self.leaving or leaving
         self.dismisses = self.dismisses or dismiss
         if dismiss:
             for entry in self.line:
@@ -239,11 +276,14 @@ class Model:
             self.caps[name] = cap
         self.admit(now)
 
-    def replace_endpoints(self, now: float, caps: dict[str, int], kept: dict[str, str], *, holds: bool) -> None:
+    def replace_endpoints(
+        self, now: float, caps: dict[str, int], sites: dict[str, str], kept: dict[str, str], *, holds: bool
+    ) -> None:
         self.end_what_is_due(now)
         renamed = {old: new for new, old in kept.items()}
+        self.sites = sites
         for entry in self.those("running", "draining"):
-            entry.endpoint = renamed.get(entry.endpoint, "")
+            entry.endpoint = next((name for name, site in sites.items() if site == entry.site), "")
         self.down = {new: self.down[old] for new, old in kept.items() if old in self.down}
         self.went = [(session, renamed[name]) for session, name in self.went if name in renamed]
         self.caps, self.holds = dict(caps), holds
@@ -251,7 +291,7 @@ class Model:
 
     def reopen(self, now: float) -> None:
         self.end_what_is_due(now)
-        self.closed = self.dismisses = False
+        self.closed = self.dismisses = self.leaving = False
         self.admit(now)
 
     def change_alarm(self, now: float, alarm: Alarm, text: str | None) -> None:
@@ -281,6 +321,7 @@ class Audit:
 
     def __init__(self, limits: Limits, caps: dict[str, int], *, holds: bool) -> None:
         self.limits, self.mode, self.caps, self.holds = limits, Mode.OPEN, dict(caps), holds
+        self.upstream = "reasoning"
         self.down: set[str] = set()
         self.at_endpoint: dict[int, str] = {}
         """Where each ticket runs or drains."""
@@ -296,6 +337,7 @@ class Audit:
     def apply(self, event: Event) -> None:
         assert event.number == self.number + 1, "events are numbered without gaps"
         assert event.at >= self.at
+        assert event.upstream == self.upstream or isinstance(event, UpstreamRenamed)
         self.number, self.at = event.number, event.at
         match event:
             case Queued():
@@ -340,11 +382,16 @@ class Audit:
                 self.caps[name] = event.max_concurrent
                 self.down = self.down - {name} if event.up else self.down | {name}
                 assert not (event.up and event.reason)
-            case EndpointsReplaced(caps=caps, kept=kept, holds=holds):
+            case EndpointsReplaced(caps=caps, kept=kept, holds=holds, where=where):
+                assert where.keys() == self.at_endpoint.keys(), "each in flight is somewhere"
                 renamed = {old: new for new, old in kept.items()}
+                stayed = {ticket: renamed[name] for ticket, name in self.at_endpoint.items() if name in renamed}
+                assert where.items() >= stayed.items(), "whoever runs at one that stays is counted there"
                 self.down = {new for new, old in kept.items() if old in self.down}
-                self.at_endpoint = {ticket: renamed.get(name, "") for ticket, name in self.at_endpoint.items()}
-                self.caps, self.holds = caps, holds
+                self.at_endpoint, self.caps, self.holds = dict(where), caps, holds
+            case UpstreamRenamed(old=old):
+                assert old == self.upstream
+                self.upstream = event.upstream
             case AlarmRaised():
                 assert self.alarms.get(event.alarm) != event.text, "it is told once"
                 self.alarms[event.alarm] = event.text

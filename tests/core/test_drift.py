@@ -22,8 +22,29 @@ def test_a_slot_without_a_connection_is_told_when_it_lasts() -> None:
     assert set(told[4:]) == {"drift: 1 slot taken by requests that have no connection to the server"}
 
 
-def test_more_connections_than_slots_are_no_drift() -> None:
-    assert set(looks(running=frozenset({1}), connections=5)) == {None}
+def test_a_connection_that_no_request_has_is_told_when_it_lasts() -> None:
+    told = looks(running=frozenset({1}), draining=frozenset({2}), connections=5, asides=1)
+    assert told[:4] == [None] * 4
+    assert set(told[4:]) == {"drift: 2 connections to the server in use that no request has"}
+    assert looks(connections=1)[-1] == "drift: 1 connection to the server in use that no request has"
+    assert set(looks(running=frozenset({1}), draining=frozenset({2}), connections=3, asides=1)) == {None}
+
+
+def test_one_look_without_it_is_enough() -> None:
+    drift = Drift()
+    for index in range(9):
+        extra = index != 6
+        assert (drift.judge(Look(index * 2.5, frozenset(), frozenset(), extra)) is None) == (index not in (4, 5))
+
+
+def test_slots_at_work_for_others_whatever_they_work_on() -> None:
+    told = looks(running=frozenset({1}), connections=1, busy=3)
+    assert told[-1] == "drift: the server works on 2 requests that llmgate did not send: who else uses it?"
+    assert set(looks(running=frozenset({1}), draining=frozenset({2}), connections=1, others=1, busy=3)) == {None}
+    drift = Drift()
+    for index in range(9):
+        look = Look(index * 2.5, frozenset(), frozenset(), 0, frozenset({("a", index)}), busy=index != 6)
+        assert (drift.judge(look) is None) == (index not in (4, 5))
 
 
 def test_a_task_of_the_server_that_is_nobodys() -> None:

@@ -132,3 +132,17 @@ def _enter(counts: KeyCounts, limited: ClientKey) -> bool:
 
 def test_keys_can_be_walked() -> None:
     assert [each.name for each in KEYS] == ["a", "b", "c"]
+
+
+def test_what_becomes_of_a_key_with_a_reload() -> None:
+    before = key("a", models=("m",))
+    for now, found in (
+        ([key("a", models=("m",))], before),
+        ([key("a")], key("a")),
+        ([key("other name", b"a")], key("other name", b"a")),
+        ([key("a", b"another secret")], None),
+        ([key("b")], None),
+        ([key("a", disabled=True)], None),
+        ([], before),
+    ):
+        assert ClientKeys(now).now(before) == found

@@ -2,9 +2,10 @@
 
 import pytest
 
+from llmgate.core.account import Account
 from llmgate.core.endpoints import EndpointStatistics
 from llmgate.core.events import Admitted, EndpointChanged, EndpointsReplaced, Limits, Mode
-from llmgate.core.gate import State
+from llmgate.core.gate import Gate, State
 from llmgate.core.line import Position
 
 TWO = {"one": 1, "two": 2}
@@ -154,6 +155,15 @@ def test_a_change_of_an_endpoint_is_told_once_with_what_it_was(bench):
     ]
 
 
+def test_that_the_last_server_is_down_is_told_with_how_many_are_held(bench):
+    b = bench(0, endpoints=TWO)
+    b.enter("a", "b", "c", "d", "e")
+    b.set_down("one")
+    b.set_down("two")
+    b.gate.set_endpoint("two", 1.0, up=True)
+    assert [event.holding for event in b.events() if isinstance(event, EndpointChanged)] == [0, 2, 0]
+
+
 def test_a_change_of_the_cap_of_one_that_is_down_still_says_why_it_is(bench):
     b = bench(endpoints=TWO)
     b.set_down("two")
@@ -197,3 +207,64 @@ def test_another_server_ends_a_hold(bench):
     b.gate.set_endpoints({"one": 1}, b.now, kept={}, holds=True)
     assert (b.gate.mode, waits.state) == (Mode.OPEN, State.RUNNING)
     assert b.gate.endpoints()["one"] == EndpointStatistics(1, in_flight=1)
+
+
+# ---- servers that others have too
+
+
+def test_a_server_that_is_taken_away_and_put_back_finds_what_runs_there(bench):
+    b, one = bench(0, endpoints={"one": 1}), Account()
+    b.gate.set_endpoints({"one": 1}, 0.0, kept={}, holds=True, accounts={"one": one})
+    a, waits = b.enter("a", "b")
+    b.gate.set_endpoints({"two": 1}, 0.0, kept={}, holds=True, accounts={"two": Account()})
+    assert (a.endpoint, went(waits), one.in_flight) == ("", "two", 1)
+    b.gate.set_endpoints(
+        {"two": 1, "one": 1}, 0.0, kept={"two": "two"}, holds=True, accounts={"two": waits.account, "one": one}
+    )
+    assert (went(a, waits), went(*b.enter("c"))) == ("one two", "-")
+    b.leave(a)
+    assert (one.in_flight, b.line) == (1, "")
+
+
+def test_one_that_goes_gives_up_its_part_of_a_server():
+    one = Account()
+    gates = [Gate(name, Limits(1), {name: 0}, accounts={name: one}) for name in ("a", "b")]
+    one.in_flight = 1
+    assert dict(gates[0].accounts()) == {"a": one}
+    gates[0].dissolve()
+    assert one.owners == 1
+    assert not one.has_room("b")
+
+
+def test_while_others_are_changed_with_it_nobody_is_admitted(bench):
+    b = bench(1)
+    _, waits = b.enter("a", "b")
+    b.gate.begin_change()
+    b.gate.set_limits(Limits(2), 0.0)
+    assert went(waits) == "-"
+    b.gate.end_change(0.0)
+    assert went(waits) == "reasoning"
+
+
+def test_one_that_leaves_has_kept_free_what_it_could_take(bench):
+    one, two = Account(), Account()
+    b, accounts = bench(3, endpoints={"one": 1, "two": 2}), {"one": one, "two": two}
+    b.gate.set_endpoints({"one": 1, "two": 2}, 0.0, kept={}, holds=True, accounts=accounts)
+    for account in (one, two):
+        account.share("other", 1, leaving=False)
+        account.in_flight = 2  # more than may be
+    b.gate.set_paused(True, 0.0)
+    b.enter("a", "b", "c", "d")
+    b.gate.close(0.0, dismiss=False, leaving=True)
+    assert (one._claims, two._claims) == ({}, {}), "paused, it could take nobody"
+    b.gate.set_paused(False, 0.0)
+    assert [list(account._claims.values()) for account in (one, two)] == [[1], [2]]
+    b.set_down("two")
+    assert [list(account._claims.values()) for account in (one, two)] == [[1], []]
+    two.in_flight = 0
+    b.set_down("two", up=True)
+    assert went(*b.gate.in_flight()) == "two"
+    b.gate.reopen(0.0)
+    assert (one._claims, two._claims, one.owners) == ({}, {}, 2)
+    one.in_flight = 1
+    assert one.has_room("other"), "it has its own part again"

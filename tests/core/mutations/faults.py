@@ -3,7 +3,7 @@
 from types import ModuleType
 from typing import NamedTuple
 
-from llmgate.core import endpoints, events, gate, line, timers
+from llmgate.core import account, chronicle, endpoints, events, gate, line, timers
 
 
 class Fault(NamedTuple):
@@ -35,8 +35,8 @@ FAULTS = [
     Fault(
         "a lowered cap is ignored",
         gate,
-        "cap = self._limits.max_concurrent",
-        "cap = self._highest = max(self._limits.max_concurrent, getattr(self, '_highest', 0))",
+        "cap = self._limits.max_concurrent\n        return not",
+        "cap = self._highest = max(self._limits.max_concurrent, getattr(self, '_highest', 0))\n        return not",
     ),
     Fault(
         "one more than the cap runs",
@@ -47,14 +47,14 @@ FAULTS = [
     Fault(
         "a slot is not given back",
         gate,
-        "        self._give_back(ticket)\n        if self._stuck_since",
-        "        if outcome is not None:\n            self._give_back(ticket)\n        if self._stuck_since",
+        "        self._give_back(ticket)\n        if self._stall.since",
+        "        if outcome is not None:\n            self._give_back(ticket)\n        if self._stall.since",
     ),
     Fault(
         "a requeued one keeps its slot",
         gate,
         "            self._give_back(ticket)\n            ticket.state",
-        "            self._endpoints.give_back(ticket.endpoint)\n            ticket.state",
+        "            self._in_flight.add(ticket)\n            ticket.state",
     ),
     # ---- I2 order
     Fault(
@@ -103,14 +103,14 @@ FAULTS = [
     Fault(
         "only one is admitted at a time",
         gate,
-        "        while self._line:\n            if not (self",
-        "        if self._line:\n            if not (self",
+        "while self._line and self._may_admit() and self._admit_head(now):",
+        "if self._line and self._may_admit() and self._admit_head(now):",
     ),
     Fault(
         "a raised cap wakes nobody",
         gate,
-        "            self._set_stall_due()\n        self._settle(now)",
-        "            self._set_stall_due()",
+        "            self._share_out()\n        self._settle(now)\n\n    def set_paused",
+        "            self._share_out()\n\n    def set_paused",
     ),
     Fault(
         "the end of a pause wakes nobody",
@@ -121,8 +121,9 @@ FAULTS = [
     Fault(
         "the end of a hold ends a pause",
         gate,
-        "            self._note_endpoint(name, old, now)\n",
-        "            self._note_endpoint(name, old, now)\n            self._paused = self._paused and not up\n",
+        "            self._story.endpoint_changed(now, name, old, self._endpoints.statistics()[name], holding)\n",
+        "            self._story.endpoint_changed(now, name, old, self._endpoints.statistics()[name], holding)\n"
+        "            self._paused = self._paused and not up\n",
     ),
     # ---- I6 one outcome, numbered events that fold to the statistics
     Fault(
@@ -139,9 +140,9 @@ FAULTS = [
     ),
     Fault(
         "a number is left out",
-        gate,
-        "        self._note(Refused(self._next(),",
-        "        self._next()\n        self._note(Refused(self._next(),",
+        chronicle,
+        "        self._note(Refused(",
+        "        self._at(now)\n        self._note(Refused(",
     ),
     Fault(
         "a requeued one counts as admitted twice",
@@ -251,8 +252,8 @@ FAULTS = [
     Fault(
         "an endpoint is not given back on release",
         gate,
-        "        self._give_back(ticket)\n        if self._stuck_since",
-        "        self._in_flight.discard(ticket)\n        if self._stuck_since",
+        "        self._give_back(ticket)\n        if self._stall.since",
+        "        self._in_flight.discard(ticket)\n        if self._stall.since",
     ),
     Fault(
         "an endpoint is not given back on requeue",
@@ -318,21 +319,21 @@ FAULTS = [
     Fault(
         "an endpoint's own cap is ignored",
         endpoints,
-        "return not cap or self._in_flight[name] < cap",
-        "return True",
+        "return (not cap or self._in_flight[name] < cap) and",
+        "return",
     ),
     Fault(
         "the only one that is up has no cap",
         endpoints,
-        "        if cap and self._in_flight[name] >= cap:",
-        "        if cap and self._in_flight[name] >= cap and not self._only:",
+        "        if (cap and self._in_flight[name] >= cap) or",
+        "        if (cap and self._in_flight[name] >= cap and not self._only) or",
     ),
     Fault(
         "the sum does not count where endpoints have caps",
         gate,
-        "        cap = self._limits.max_concurrent\n",
+        "        cap = self._limits.max_concurrent\n        return not",
         "        capped = any(it.max_concurrent for it in self.endpoints().values())\n"
-        "        cap = 0 if capped else self._limits.max_concurrent\n",
+        "        cap = 0 if capped else self._limits.max_concurrent\n        return not",
     ),
     Fault(
         "a hold is ignored",
@@ -349,32 +350,32 @@ FAULTS = [
     Fault(
         "other endpoints wake nobody",
         gate,
-        "        self._change_mode(now)\n        self._settle(now)\n\n    def raise_alarm",
-        "        self._change_mode(now)\n\n    def raise_alarm",
+        "        self._change_mode(now)\n        self._settle(now)\n\n    def rename",
+        "        self._change_mode(now)\n\n    def rename",
     ),
     Fault(
         "other endpoints do not change the mode",
         gate,
-        "        self._change_mode(now)\n        self._settle(now)\n\n    def raise_alarm",
-        "        self._settle(now)\n\n    def raise_alarm",
+        "        self._change_mode(now)\n        self._settle(now)\n\n    def rename",
+        "        self._settle(now)\n\n    def rename",
     ),
     Fault(
         "one that runs at a server that is gone counts at another",
         gate,
-        '            ticket.endpoint = renamed.get(ticket.endpoint, "")',
-        "            ticket.endpoint = renamed.get(ticket.endpoint, next(iter(endpoints)))",
+        '            ticket.endpoint = names.get(ticket.account, "")',
+        "            ticket.endpoint = names.get(ticket.account, next(iter(endpoints)))",
     ),
     Fault(
         "those that stay are counted as free",
         endpoints,
-        "self._in_flight[kept[name]] if name in kept else 0 for name in caps",
-        "0 for name in caps",
+        "in_flight.get(account, 0) for name, account in self.accounts.items()",
+        "0 for name, account in self.accounts.items()",
     ),
     Fault(
         "an endpoint that changes nothing is told",
         gate,
-        "        if changed:\n            self._note_endpoint",
-        "        if True:\n            self._note_endpoint",
+        "        if changed:\n            holding = ",
+        "        if True:\n            holding = ",
     ),
     Fault(
         "one requeued after all were dismissed waits on",
@@ -389,24 +390,121 @@ FAULTS = [
         "self._dismisses = self._dismisses or dismiss",
         "self._dismisses = True",
     ),
+    # ---- the account of a server
+    Fault(
+        "one that runs at a server that is gone is forgotten there",
+        gate,
+        "        ticket.account.in_flight -= 1\n",
+        "        ticket.account.in_flight -= not ticket.endpoint\n",
+    ),
+    Fault(
+        "what is given back after its server is gone stays counted there",
+        gate,
+        "        ticket.account.in_flight -= 1\n",
+        "        ticket.account.in_flight -= bool(ticket.endpoint)\n",
+    ),
+    Fault(
+        "what others have at the server is overlooked",
+        endpoints,
+        "        if (cap and self._in_flight[name] >= cap) or not account.has_room(self):",
+        "        if cap and self._in_flight[name] >= cap:",
+    ),
+    Fault(
+        "what others have at one of several servers is overlooked",
+        endpoints,
+        " and self.accounts[name].has_room(self)",
+        "",
+    ),
+    Fault(
+        "what was sent before a reload is not counted at the server",
+        account,
+        "        return self.in_flight + first < self._cap",
+        "        return first < self._cap",
+    ),
+    Fault(
+        "whoever waits where it leaves gets nothing kept free",
+        account,
+        "return self.in_flight + first < self._cap",
+        "return self.in_flight < self._cap",
+    ),
+    Fault(
+        "one that leaves claims nothing",
+        gate,
+        "        if self._leaving:\n            self._claim()\n",
+        "",
+    ),
+    Fault(
+        "one that leaves claims more than it could take",
+        gate,
+        "min(len(self._line), max(0, cap - len(self._in_flight)))",
+        "len(self._line)",
+    ),
+    Fault(
+        "the part of a server does not follow the limits",
+        gate,
+        'told="stalled" in self._story.tally.alarms)\n            self._share_out()\n',
+        'told="stalled" in self._story.tally.alarms)\n',
+    ),
+    Fault(
+        "the part of a server does not follow its own cap",
+        gate,
+        "or changed\n            self._share_out()\n",
+        "or changed\n",
+    ),
+    Fault(
+        "other servers get no part",
+        gate,
+        "holds=holds)\n        self._share_out()\n",
+        "holds=holds)\n",
+    ),
+    Fault(
+        "one that leaves keeps its part",
+        gate,
+        "        self._leaving = self._leaving or leaving\n        self._share_out()\n",
+        "        self._leaving = self._leaving or leaving\n",
+    ),
+    Fault(
+        "one that leaves counts beside those that stay",
+        account,
+        "shares = (self._shares or self._leaving).values()",
+        "shares = [*self._shares.values(), *self._leaving.values()]",
+    ),
+    Fault(
+        "somebody is let in while the gates are changed",
+        gate,
+        " and not self._changing",
+        "",
+    ),
+    Fault(
+        "nobody is let in once the gates are changed",
+        gate,
+        "        self._changing = False\n        self.handle_timer(now)\n",
+        "        self.handle_timer(now)\n        self._changing = False\n",
+    ),
+    Fault(
+        "a renamed one tells its old name",
+        chronicle,
+        "old, self.upstream = self.upstream, upstream",
+        "old = self.upstream",
+    ),
     # ---- alarms
     Fault(
         "a stall begins anew with each arrival",
         gate,
         "            self._queue(ticket, now, max_wait)\n",
-        "            self._queue(ticket, now, max_wait)\n            self._stuck_since = None\n",
+        "            self._queue(ticket, now, max_wait)\n            self._stall.since = None\n",
     ),
     Fault(
         "a stall begins with the second arrival",
         gate,
-        "            if self._stuck_since is None:\n                self._watch_for_a_stall(now)\n        else:",
+        "            if self._stall.since is None:\n                self._watch_for_a_stall(now)\n        else:",
         "        else:",
     ),
     Fault(
         "a release does not end a stall",
         gate,
-        "        if self._stuck_since is not None:\n            self._end_stall(now)\n        self._note(",
-        "        self._note(",
+        "        if self._stall.since is not None:\n            self._end_stall(now)\n        self._story.released(",
+        "        self._story.released(",
     ),
     Fault(
         "a stall is cleared when somebody leaves the line",
@@ -418,14 +516,14 @@ FAULTS = [
     Fault(
         "a stall outlives the last who waits",
         gate,
-        "        if self._stuck_since is not None:\n            self._end_stall(now)\n\n    def _admit_head",
-        "\n    def _admit_head",
+        "        elif self._stall.since is not None:\n            self._end_stall(now)\n\n    def _claim",
+        "\n    def _claim",
     ),
     Fault(
         "a paused gate is stalled",
         gate,
-        "        if not self._stands:\n            self._stuck_since",
-        "        if True:\n            self._stuck_since",
+        "        if not self._stands:\n            self._stall.begin",
+        "        if True:\n            self._stall.begin",
     ),
     Fault(
         "a stall goes on through a pause",
@@ -436,32 +534,32 @@ FAULTS = [
     Fault(
         "a stall is told at each call",
         gate,
-        '"stalled", text))\n        self._stall_due = math.inf\n',
-        '"stalled", text))\n',
+        "        self._stall.note_told()\n",
+        "",
     ),
     Fault(
         "a stall is told again when the limits change",
         gate,
-        ' or "stalled" in self._tally.alarms:',
-        ":",
+        'told="stalled" in self._story.tally.alarms',
+        "told=False",
     ),
     Fault(
         "a changed stall_alarm does not count for a stall that has begun",
         gate,
-        "            self._set_stall_due()\n        self._settle(now)",
-        "        self._settle(now)",
+        '            self._stall.set_after(limits.stall_alarm, told="stalled" in self._story.tally.alarms)\n',
+        "",
     ),
     Fault(
         "nobody wakes up for a stall",
         gate,
-        "due, stall = self._timers.next(), self._stall_due",
+        "due, stall = self._timers.next(), self._stall.due",
         "due, stall = self._timers.next(), math.inf",
     ),
     Fault(
         "a stall is told late",
         gate,
-        "if self._stall_due <= now:",
-        "if self._stall_due < now:",
+        "if self._stall.due <= now:",
+        "if self._stall.due < now:",
     ),
     Fault(
         "those who expire leave their stall to one who is requeued",
@@ -472,13 +570,13 @@ FAULTS = [
     Fault(
         "the text of an alarm stays the first one",
         gate,
-        "if self._tally.alarms.get(alarm) != text:",
-        "if alarm not in self._tally.alarms:",
+        "if self._story.tally.alarms.get(alarm) != text:",
+        "if alarm not in self._story.tally.alarms:",
     ),
     Fault(
         "an alarm that is not raised is cleared",
         gate,
-        "        if alarm in self._tally.alarms:\n",
+        "        if alarm in self._story.tally.alarms:\n",
         "        if True:\n",
     ),
     # ---- I7 positions, and the line under them

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from llmgate.core import endpoints, events, gate, line, timers
+from llmgate.core import account, chronicle, endpoints, events, gate, line, timers
 from tests.core.gate_machine import GateMachine
 from tests.core.mutations.faults import FAULTS, Fault
 
 pytestmark = pytest.mark.timeout(600)
 
+MODULES = (account, chronicle, endpoints, events, gate, line, timers)
 SMALLEST_LINE = 4
 DEAD_TIMERS_KEPT = 1
 SESSIONS_KEPT = 2
@@ -58,17 +59,18 @@ def run(machine: type[GateMachine], *, examples: int = 3000) -> None:
 
 def machine_on(fault: Fault | None) -> type[GateMachine]:
     """The state machine on a copy of the gate with that fault, its arrays so small that all its parts are at work."""
-    parts = {module: copy_of(module, fault) for module in (endpoints, events, gate, line, timers)}
+    parts = {module: copy_of(module, fault) for module in MODULES}
     parts[line]._SMALLEST = SMALLEST_LINE
     parts[timers]._DEAD_KEPT = DEAD_TIMERS_KEPT
     parts[endpoints]._SESSIONS_KEPT = SESSIONS_KEPT
-    for module, own in ((events, "Tally"), (endpoints, "Endpoints")):
+    for module, own in ((events, "Tally"), (endpoints, "Endpoints"), (account, "Account")):
         told = {name: value for name, value in vars(module).items() if isinstance(value, type) and name != own}
         vars(parts[module]).update(told)  # what they tell must be of the types that everybody knows
-    parts[gate].Line, parts[gate].Tally = parts[line].Line, parts[events].Tally
+    parts[chronicle].Tally, parts[gate].Chronicle = parts[events].Tally, parts[chronicle].Chronicle
+    parts[gate].Line, parts[endpoints].Account = parts[line].Line, parts[account].Account
     parts[gate].Endpoints, parts[gate].Timers = parts[endpoints].Endpoints, parts[timers].Timers
     sizes = {"smallest_line": SMALLEST_LINE, "dead_timers_kept": DEAD_TIMERS_KEPT, "sessions_kept": SESSIONS_KEPT}
-    return type("FaultyGateMachine", (GateMachine,), {"core": parts[gate], **sizes})
+    return type("FaultyGateMachine", (GateMachine,), {"core": parts[gate], "account": parts[account], **sizes})
 
 
 def copy_of(module: ModuleType, fault: Fault | None) -> ModuleType:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from adminsocket import curl
 from gateprocess import GateProcess
 from hands import ANSWER, STOP, Hands
 from rawclient import Client, data_of, name_of, positions_of
@@ -100,7 +101,7 @@ async def test_a_removed_upstream_serves_who_waits_and_is_gone(folder: Path) -> 
             assert [change["key"] for change in told["changed"]] == ["upstreams.b"]
             newcomer = await gate.ask("n", stream=False)
             assert (await newcomer.head()).status == 404
-            assert gate.upstream("b")["state"] == "closed"
+            assert gate.upstream("b")["state"] == "draining"
             await turn.complete()
             assert await running.body() == ANSWER
             await (await other.turn()).complete()
@@ -259,3 +260,87 @@ async def test_a_redirect_of_a_server_that_is_gone_leads_nowhere(folder: Path) -
             await turn.connection.send(b"HTTP/1.1 302 Found\r\nlocation: /y\r\ncontent-length: 0\r\n\r\n")
             head = await client.head()
             assert (head.status, "location" in head.headers) == (302, False)
+
+
+# ---- the cap of a server through reloads: what runs there is counted, wherever the server belongs by now
+
+
+def upstream(model: str, *urls: str) -> dict[str, Any]:
+    if len(urls) == 1:
+        return {"url": urls[0], "models": [model], "max_concurrent": 1}
+    return {"endpoints": [{"url": url, "max_concurrent": 1} for url in urls], "models": [model]}
+
+
+async def test_a_server_that_is_put_back_while_its_request_runs_gets_no_second_one(folder: Path) -> None:
+    async with Hands() as one, Hands() as two:
+        with GateProcess(folder, {"upstreams": {"a": upstream("m", one.url, two.url)}}) as gate:
+            clients = [await gate.ask("m")]
+            turn = await one.turn()
+            for urls in ([two.url], [two.url, one.url]):
+                assert not (await asyncio.to_thread(_reload, gate, {"upstreams": {"a": upstream("m", *urls)}}))["error"]
+            clients.append(await gate.ask("m"))
+            other = await two.turn()
+            clients.append(await gate.ask("m"))
+            await gate.wait_waiting("a", 1)
+            assert (gate.upstream("a")["running"], one.untaken) == (2, 0)
+            await turn.complete()
+            for last in (await one.turn(), other):
+                await last.complete()
+            for client in clients:
+                assert name_of((await client.frames())[-1]) == "message_stop"
+
+
+async def test_an_upstream_of_another_name_goes_on_with_everybody(folder: Path) -> None:
+    async with Hands() as hands:
+        with GateProcess(folder, {"upstreams": {"old": upstream("m", hands.url)}}) as gate:
+            running = await gate.ask("m")
+            turn = await hands.turn()
+            waiting = []
+            for count in (1, 2):
+                waiting.append(await gate.ask("m"))
+                await gate.wait_waiting("old", count)
+            gate.mark_log()
+            answer = await asyncio.to_thread(_reload, gate, {"upstreams": {"new": upstream("m", hands.url)}})
+            assert [change["key"] for change in answer["changed"]] == ["upstreams.old", "upstreams.new"]
+            assert answer["warnings"] == []
+            assert any("new renamed by a reload, from old" in line for line in gate.new_log)
+            waiting.append(await gate.ask("m"))
+            await gate.wait_waiting("new", 3)
+            assert [view["name"] for view in gate.status()["upstreams"]] == ["new"]
+            assert (gate.upstream("new")["running"], hands.untaken) == (1, 0)
+            assert {request["upstream"] for request in gate.requests()} == {"new"}
+            await turn.complete()
+            assert name_of((await running.frames())[-1]) == "message_stop"
+            for left, client in zip((2, 1, 0), waiting, strict=True):
+                turn = await hands.turn()
+                assert gate.upstream("new")["waiting"] == left
+                await turn.complete()
+                assert name_of((await client.frames())[-1]) == "message_stop"
+
+
+async def test_a_server_of_another_upstream_begins_with_what_runs_there(folder: Path) -> None:
+    async with Hands() as one, Hands() as two:
+        both = {"a": upstream("m", one.url), "b": upstream("n", two.url)}
+        with GateProcess(folder, {"upstreams": both}) as gate:
+            running = await gate.ask("m")
+            turn = await one.turn()
+            swapped = {"a": upstream("m", two.url), "b": upstream("n", one.url)}
+            assert not (await asyncio.to_thread(_reload, gate, {"upstreams": swapped}))["error"]
+            waiting = await gate.ask("n")
+            await gate.wait_waiting("b", 1)
+            assert (gate.upstream("b")["running"], one.untaken) == (0, 0)
+            await turn.complete()
+            assert name_of((await running.frames())[-1]) == "message_stop"
+            await (await one.turn()).complete()
+            assert name_of((await waiting.frames())[-1]) == "message_stop"
+
+
+async def test_limits_that_an_operator_set_stay_until_the_file_says_another(folder: Path) -> None:
+    async with Hands() as hands:
+        with GateProcess(folder, settings(hands.url)) as gate:
+            await curl(gate.socket, "PATCH", "/v1/upstreams/a", {"max_concurrent": 3})
+            answer = await asyncio.to_thread(_reload, gate, settings(hands.url, max_queued=7))
+            assert "upstreams.a.max_concurrent stays 3, as an operator set it" in answer["warnings"][-1]
+            assert (gate.upstream("a")["max_concurrent"], gate.upstream("a")["max_queued"]) == (3, 7)
+            answer = await asyncio.to_thread(_reload, gate, settings(hands.url, max_concurrent=2, max_queued=7))
+            assert (answer["warnings"], gate.upstream("a")["max_concurrent"]) == ([], 2)
