@@ -1,7 +1,10 @@
 """Holds the gates' counts against the open connections and against what the servers tell of their slots.
 
 What it decides is in core.drift; what lasts is the alarm `drift`: an event, a line of the log, a remark in status and a
-metric. Nobody is asked while nothing runs.
+metric. Connections are counted all the time. A server is asked for its slots while it has something of ours, and while
+it has not with growing pauses, since the question keeps a llama-server from sleeping (--sleep-idle-seconds); one that
+sleeps is not woken. Whoever uses a server beside the gate is noted with its SlotWatch, which then looks before each
+request that is sent there.
 """
 
 import asyncio
@@ -9,14 +12,29 @@ import logging
 import time
 from collections.abc import Callable
 
-from llmgate.core.drift import Drift, Look, Task
-from llmgate.core.gate import State
+from llmgate.core.drift import Drift, Look
+from llmgate.core.ticket import State
 from llmgate.fleet import endpoint_names
+from llmgate.protocols.slot_list import Slot
 from llmgate.roster import Roster
 
 logger = logging.getLogger("llmgate")
 
 LOOK_SECONDS = 2.5
+LONGEST_PAUSE_SECONDS = 600.0
+"""Between two questions to a server that has nothing of ours, and works for nobody else."""
+
+
+class _Upstream:
+    """What is kept of one."""
+
+    __slots__ = ("ask_at", "drift", "pause")
+
+    def __init__(self) -> None:
+        self.drift = Drift()
+        self.pause = LOOK_SECONDS
+        """To the question after the next, while nothing is going on."""
+        self.ask_at = 0.0
 
 
 class SelfCheck:
@@ -25,13 +43,15 @@ class SelfCheck:
     def __init__(self, roster: Roster, clock: Callable[[], float] = time.monotonic) -> None:
         self._roster = roster
         self._clock = clock
-        self._drifts: dict[str, Drift] = {}
+        self._known: dict[str, _Upstream] = {}
 
     async def run(self) -> None:
         """For ever."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            for name in list(self._roster.admission.upstreams()):
+            upstreams = list(self._roster.admission.upstreams())
+            self._known = {name: known for name, known in self._known.items() if name in upstreams}
+            for name in upstreams:
                 try:
                     await self.look(name)
                 except Exception:
@@ -39,34 +59,57 @@ class SelfCheck:
 
     async def look(self, name: str) -> None:
         """One look at one upstream; raises or clears its alarm."""
-        admission = self._roster.admission
-        if name not in admission.upstreams():  # a reload took it away while another was looked at
+        roster = self._roster
+        if name not in roster.admission.upstreams():  # a reload took it away while another was looked at
             return
-        if not admission.gate(name).in_flight():
-            self._drifts.pop(name, None)
-            admission.set_alarm(name, "drift", None)
+        known = self._known.setdefault(name, _Upstream())
+        before = roster.sent_to(name)
+        slots = await self._busy_slots(name, known, idle=not before)
+        if name not in roster.admission.upstreams():  # a reload took it away meanwhile
             return
-        tasks = await self._tasks(name)
-        if name not in admission.upstreams():  # a reload took it away meanwhile
-            return
-        tickets = admission.gate(name).in_flight()
+        look = self._make_look(name, slots, before | roster.sent_to(name))
+        self._note_strangers(name, look)
+        if look.ours or look.busy:
+            known.pause, known.ask_at = LOOK_SECONDS, 0.0
+        roster.admission.set_alarm(name, "drift", known.drift.judge(look))
+
+    def _make_look(self, name: str, slots: list[Slot] | None, sent: frozenset[tuple[str, int]]) -> Look:
+        tickets = self._roster.admission.gate(name).in_flight()
         running = frozenset(ticket.number for ticket in tickets if ticket.state is State.RUNNING)
-        look = Look(
+        tasks = None if slots is None else [slot.task for slot in slots]
+        return Look(
             at=self._clock(),
             running=running,
             draining=frozenset(ticket.number for ticket in tickets) - running,
             connections=self._roster.in_use(name),
-            tasks=tasks,
+            tasks=None if tasks is None or None in tasks else frozenset(task for task in tasks if task is not None),
+            others=len(sent) - len(tickets),
+            asides=self._roster.asides(name),
+            busy=None if slots is None else len(slots),
         )
-        admission.set_alarm(name, "drift", self._drifts.setdefault(name, Drift()).judge(look))
 
-    async def _tasks(self, name: str) -> frozenset[Task] | None:
-        """What all of its servers work on, each task under its endpoint's name; None where one does not tell."""
-        found: set[Task] = set()
+    async def _busy_slots(self, name: str, known: _Upstream, *, idle: bool) -> list[Slot] | None:
+        """Of all of its servers, each with its endpoint's name; None where one does not tell, or is not to be asked
+        yet."""
+        if idle:
+            if self._clock() < known.ask_at:
+                return None
+            known.ask_at = self._clock() + known.pause
+            known.pause = min(2 * known.pause, LONGEST_PAUSE_SECONDS)
+        found: list[Slot] = []
+        gate = self._roster.admission.gate(name)
         for endpoint in endpoint_names(name, self._roster.settings.upstreams[name]):
             watch = self._roster.lookout.slot_watches.get(endpoint)
-            told = await watch.busy_tasks() if watch is not None else None
+            told = await watch.busy_slots(idle=idle) if watch is not None and gate.is_up(endpoint) else None
             if told is None:
                 return None
-            found |= {(f"{endpoint} {model}", task) for model, task in told}
-        return frozenset(found)
+            for slot in told:
+                slot.model = f"{endpoint} {slot.model}"
+            found += told
+        return found
+
+    def _note_strangers(self, name: str, look: Look) -> None:
+        for endpoint in endpoint_names(name, self._roster.settings.upstreams[name]):
+            watch = self._roster.lookout.slot_watches.get(endpoint)
+            if watch is not None:
+                watch.has_strangers = look.strange > 0

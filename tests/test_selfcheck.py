@@ -1,4 +1,4 @@
-"""The self-check sees a lost `leave`, and a stranger at the server; it asks nobody while nothing runs."""
+"""The self-check sees a lost `leave`, a lost connection and a stranger at the server, also while nothing runs."""
 
 import asyncio
 from typing import Any
@@ -10,6 +10,7 @@ from llmgate.config.settings import Settings
 from llmgate.core.caller import Caller
 from llmgate.core.drift import LASTING_SECONDS
 from llmgate.core.events import AlarmCleared, AlarmRaised, Event
+from llmgate.protocols.slot_list import Slot
 from llmgate.roster import Roster
 from llmgate.selfcheck import LOOK_SECONDS, SelfCheck
 
@@ -26,19 +27,24 @@ class House:
             {"upstreams": {"a": {"url": "http://127.0.0.1:1", "max_concurrent": 2, "release_timeout": 0, **upstream}}}
         )
         self.roster = Roster(Loaded(settings, None), self.on_event, lambda _: None)
-        self.connections = 0
+        self.connections = self.asides = 0
         self.roster.in_use = lambda _: self.connections  # type: ignore[method-assign]
+        self.roster.asides = lambda _: self.asides  # type: ignore[method-assign]
+        self.watch = self.roster.lookout.slot_watches["a"]
         for watch in self.roster.lookout.slot_watches.values():
-            watch.busy_tasks = self.busy_tasks  # type: ignore[method-assign]
+            watch.busy_slots = self.busy_slots  # type: ignore[method-assign]
         self.check = SelfCheck(self.roster, lambda: self.now)
 
     def on_event(self, event: Event) -> None:
         self.events.append(event)
         self.roster.note(event)
 
-    async def busy_tasks(self) -> frozenset[tuple[str, int]] | None:
+    async def busy_slots(self, *, idle: bool) -> list[Slot] | None:
+        assert idle is not bool(self.roster.sent_to("a"))
         self.asked += 1
-        return self.tasks
+        if self.tasks is None:
+            return None
+        return [Slot(is_processing=True, model=model, id_task=task) for model, task in self.tasks]
 
     async def enter(self, name: str) -> Any:
         return await self.roster.admission.enter("a", Caller(id=name)).__aenter__()
@@ -79,10 +85,37 @@ async def test_what_the_server_does_for_others_is_an_alarm() -> None:
     assert "1 request that llmgate did not send" in house.alarms["drift"]
 
 
-async def test_in_order_there_is_none_and_nobody_is_asked_while_nothing_runs() -> None:
+async def test_what_another_upstream_has_at_the_same_server_is_none() -> None:
     house = House()
+    await house.enter("ours")
+    house.roster.sent_to = lambda _: frozenset({("a", 1), ("b", 1)})  # type: ignore[method-assign]
+    house.connections, house.tasks = 1, frozenset({("m", 1), ("m", 2)})
     await house.look()
-    assert house.asked == 0
+    assert house.alarms == {}
+
+
+async def test_nothing_is_kept_of_one_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    house, looked = House(), asyncio.Event()
+    await house.enter("ours")
+    await house.check.look("a")
+    house.check._known["gone"] = house.check._known["a"]
+
+    async def look(_: str) -> None:
+        looked.set()
+
+    monkeypatch.setattr("llmgate.selfcheck.LOOK_SECONDS", 0.001)
+    house.check.look = look  # type: ignore[method-assign]
+    running = asyncio.ensure_future(house.check.run())
+    async with asyncio.timeout(30):
+        await looked.wait()
+    running.cancel()
+    assert list(house.check._known) == ["a"]
+
+
+async def test_in_order_there_is_none() -> None:
+    house = House()
+    house.tasks = frozenset()
+    await house.look()
     place = await house.enter("ours")
     house.connections, house.tasks = 1, frozenset({("m", 1)})
     await house.look()
@@ -99,10 +132,10 @@ async def test_an_upstream_that_a_reload_takes_away_meanwhile() -> None:
     house = House()
     await house.enter("ours")
 
-    async def busy() -> None:
+    async def busy(*, idle: bool) -> None:
         house.roster.admission.remove("a")
 
-    house.roster.lookout.slot_watches["a"].busy_tasks = busy  # type: ignore[method-assign]
+    house.watch.busy_slots = busy  # type: ignore[method-assign, assignment]
     await house.check.look("a")
 
 
@@ -130,3 +163,87 @@ async def test_one_that_a_reload_took_away_meanwhile_is_passed_over() -> None:
     house.roster.admission.remove("a")
     await house.check.look("a")
     assert house.events == []
+
+
+# ---- while nothing of ours is there
+
+
+async def test_a_connection_that_no_request_has_is_an_alarm_until_it_is_gone() -> None:
+    house = House()
+    house.connections, house.asides = 3, 2
+    await house.look(LASTING_SECONDS - LOOK_SECONDS)
+    assert house.alarms == {}
+    await house.look(2 * LOOK_SECONDS)
+    assert house.alarms == {"drift": "drift: 1 connection to the server in use that no request has"}
+    house.connections = 2
+    await house.check.look("a")
+    assert house.alarms == {}
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["one task", "many short ones"])
+async def test_who_uses_an_idle_gates_server_is_found_in_seconds(told: bool) -> None:
+    house = House()
+    house.tasks = frozenset()
+    await house.look()
+    for task in range(9):
+        house.tasks = frozenset({("m", 0 if told else task)})
+        await house.look(0)
+        if house.alarms:
+            break
+    assert "1 request that llmgate did not send" in house.alarms["drift"]
+    house.tasks = frozenset()
+    await house.look(0)
+    assert house.alarms == {}
+
+
+async def test_an_idle_server_is_asked_ever_less_often_until_something_goes_on() -> None:
+    house = House()
+    house.tasks = frozenset()
+    await house.look(24 * 3600)
+    assert 24 * 6 <= house.asked <= 24 * 6 + 10, "every ten minutes in the end: it may go to sleep between"
+    place = await house.enter("ours")
+    house.asked = 0
+    await house.look()
+    assert house.asked >= LASTING_SECONDS / LOOK_SECONDS
+    place.leave("completed")
+    house.asked = 0
+    await house.look(3 * LOOK_SECONDS)
+    assert house.asked >= 2
+
+
+async def test_one_that_is_down_is_not_asked() -> None:
+    house = House()
+    house.roster.admission.set_endpoint("a", "a", up=False, reason="gone")
+    await house.look()
+    assert house.asked == 0
+
+
+async def test_a_stranger_is_noted_at_the_first_look_and_forgotten_when_he_is_gone() -> None:
+    house = House()
+    ours = await house.enter("ours")
+    house.connections, house.tasks = 1, frozenset({("m", 1)})
+    await house.check.look("a")
+    assert not house.watch.has_strangers
+    house.tasks = frozenset({("m", 1), ("m", 2)})
+    await house.check.look("a")
+    assert house.watch.has_strangers
+    ours.leave("completed")
+    house.tasks = None
+    await house.check.look("a")
+    assert not house.watch.has_strangers, "of a server that tells nothing nothing is known"
+
+
+async def test_what_ended_while_the_server_was_asked_is_no_stranger() -> None:
+    house = House()
+    place = await house.enter("ours")
+
+    async def busy(*, idle: bool) -> list[Slot]:
+        nonlocal place
+        place.leave("completed")
+        place = await house.enter("next")
+        return [Slot(is_processing=True), Slot(is_processing=True)]
+
+    house.watch.busy_slots = busy  # type: ignore[method-assign]
+    house.connections = 1
+    await house.look()
+    assert (house.alarms, house.watch.has_strangers) == ({}, False)

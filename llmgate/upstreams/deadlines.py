@@ -27,6 +27,11 @@ FIRST_LOOK_SECONDS = 1.0
 FIRST_LOOK_SHARE = 0.25
 """When the first look is due: so long after the last sign of life, or that share of the clock, if that is less."""
 
+LATE_SECONDS = 0.25
+REREAD_SECONDS = 0.05
+"""A timer that fires so late was held up: the process stood still, or the loop. What the server sent meanwhile lies
+unread, for timers come first when it goes on. It gets so long to be read."""
+
 LOOK_SECONDS = 5.0
 """After so long nobody will tell any more what was seen."""
 
@@ -62,6 +67,7 @@ class Deadlines:
         "_look",
         "_looked_at",
         "_paused_at",
+        "_reread_at",
         "_resumed_at",
         "_since",
         "_started",
@@ -76,7 +82,7 @@ class Deadlines:
         """When the waiting that is measured now began: dispatch, later the last piece of the body, or of other life."""
         self._connecting = True
         self._streaming = False
-        self._heard_at = self._resumed_at = -math.inf
+        self._heard_at = self._resumed_at = self._reread_at = -math.inf
         self._paused_at: float | None = None
         self._asked_at: float | None = None
         """A look is being taken."""
@@ -118,6 +124,14 @@ class Deadlines:
         """The clock that ran out first, if one has; `wants_look` goes before."""
         due = [limit for limit in self._limits() if limit[0] <= now + SLACK]
         return Clock(min(due)[1]) if due else None
+
+    def wants_reread(self, now: float) -> bool:
+        """Whether what has run out is noticed so late that it is to be asked again in REREAD_SECONDS; true once."""
+        due = min(limit for limit, _ in self._limits())
+        if now - due < LATE_SECONDS or self._reread_at >= due:
+            return False
+        self._reread_at = now
+        return True
 
     # a look at the server
 

@@ -7,7 +7,10 @@ KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 
 
 def watch_peer(connection: socket.socket, *, user_timeout: float | None = None) -> None:
-    """`user_timeout`: seconds after which a peer that acknowledges nothing of what was sent is gone (RFC 5482)."""
+    """`user_timeout`: seconds after which a peer that acknowledges nothing of what was sent is gone (RFC 5482).
+
+    A connection has from its listening socket what that has when it comes.
+    """
     if not _is_tcp(connection):
         return
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -16,10 +16,12 @@ from llmgate.core.work import Look, Work
 from llmgate.errors import UpstreamDown, UpstreamFailed
 from llmgate.protocols.slot_list import (
     MODELS_PATH,
+    PROPERTIES_PATH,
     SLOTS_PATH,
     Slot,
     is_router,
     read_loaded,
+    read_sleeping,
     read_slots,
     slots_path_of,
 )
@@ -74,6 +76,11 @@ class SlotSource:
             self._refused_until = self._clock() + REFUSED_SECONDS
             raise NotToldError
         return slots
+
+    async def is_asleep(self) -> bool:
+        """Whether it works on nothing, and would be woken by the question for its slots. Raises GateError."""
+        status, body = await self._get(PROPERTIES_PATH)
+        return status == _OK and read_sleeping(body)
 
     async def look(self) -> Look:
         """What the busy ones have done; raises as `ask`."""

@@ -12,6 +12,7 @@ Invariants:
 """
 
 import asyncio
+import contextlib
 import logging
 import math
 import time
@@ -38,6 +39,9 @@ UNSEEN_SECONDS = 0.25
 """A request without a head may still be in the server's tokenizer for so long, where /slots does not show it. The time
 begins when the server has answered a question that was asked after it: one that stood still has read neither, and takes
 up connections in their order."""
+
+ROOM_SECONDS = 8.0
+"""Longest that a request with a slot here waits for one there: shorter than what the self-check takes for a drift."""
 
 SETTLE_SECONDS = 0.25
 """After a look: what the server had sent until then is here by now."""
@@ -82,6 +86,10 @@ class SlotWatch:
         self._news = asyncio.Event()
         self._overdue = self._hidden_wait = self._was_late = False
         self._on_idle: Callable[[], object] | None = None
+        self.has_strangers = False
+        """When its slots were last looked at, others used some of them. Set by whoever looks."""
+        self._room = asyncio.Lock()
+        self._let_in_at = -math.inf
 
     @property
     def is_source(self) -> bool:
@@ -104,15 +112,38 @@ class SlotWatch:
         self._lost.append(release)
         self._news.set()
 
-    async def busy_tasks(self) -> frozenset[tuple[str, int]] | None:
-        """The tasks that the server works on now; None where it does not tell them."""
+    async def busy_slots(self, *, idle: bool) -> list[Slot] | None:
+        """Those that are at work now; None where the server does not tell. `idle`: nothing of ours is there, so that a
+        server that sleeps is not woken."""
         if not self.is_source:
             return None
         try:
-            tasks = [slot.task for slot in await self._source.ask() if slot.is_processing]
+            if idle and await self._source.is_asleep():
+                return []
+            return [slot for slot in await self._source.ask() if slot.is_processing]
         except (GateError, NotToldError):
             return None
-        return None if None in tasks else frozenset(task for task in tasks if task is not None)
+
+    async def wait_for_room(self) -> None:
+        """Before a request is sent: while others use the server, until it shows a free slot, but ROOM_SECONDS at most:
+        who does not go through the gate would have every slot else. One after the other: what was just sent may not be
+        seen yet."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ROOM_SECONDS), self._room:
+                await asyncio.sleep(max(0.0, self._let_in_at + UNSEEN_SECONDS - self._clock()))
+                while self.has_strangers:
+                    if await self._has_room():
+                        break
+                    await asyncio.sleep(LAST_SECONDS)
+                self._let_in_at = self._clock()
+
+    async def _has_room(self) -> bool:
+        """True, too, where that cannot be told."""
+        try:
+            slots = await self._source.ask() if self.is_source else []
+        except (GateError, NotToldError):
+            return True
+        return _busy(slots) < len(slots) or not slots
 
     def when_idle(self, on_idle: Callable[[], object]) -> None:
         """No more will drain here: `on_idle` is called as soon as nothing does."""

@@ -17,7 +17,7 @@ import httpx
 from llmgate.core.work import Look
 from llmgate.errors import GateError, UpstreamDown, UpstreamFailed
 from llmgate.upstreams.answer import Answer, Collector, Done, Headers, OnDone, Sink, Timeouts
-from llmgate.upstreams.deadlines import Deadlines, timeout_error
+from llmgate.upstreams.deadlines import REREAD_SECONDS, Deadlines, timeout_error
 from llmgate.upstreams.pulse import Pulse
 from llmgate.upstreams.request import Origin, request_head
 
@@ -284,9 +284,13 @@ class StockAnswer:
             self._judge()
 
     def _judge(self) -> None:
-        clock = self._deadlines.expired(self._loop.time())
+        now = self._loop.time()
+        clock = self._deadlines.expired(now)
         if clock is None:
             self._arm()
+        elif self._deadlines.wants_reread(now):
+            self._stop_timer()
+            self._timer = self._loop.call_at(now + REREAD_SECONDS, self._handle_timer)
         else:
             self.cut(timeout_error(clock))
 

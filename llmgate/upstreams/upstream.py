@@ -2,7 +2,8 @@
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ FORWARDED = frozenset(
         b"anthropic-beta",
         b"anthropic-dangerous-direct-browser-access",
         b"anthropic-version",
+        b"content-encoding",
         b"content-type",
         b"openai-beta",
         b"openai-organization",
@@ -89,6 +91,8 @@ class Upstream:
         self.speech = Speech(kind)
         """What the server speaks, as far as that is known."""
         self.traffic = Traffic()
+        self.asides = 0
+        """Calls under way that need no slot: questions of our own, and what is passed on without one."""
         self.cards: Mapping[str, ModelCard] = {}
         """What the server told of its models, by the name that it lists them under."""
         self._passed = FORWARDED | AUTHORIZATION if forward_auth else FORWARDED
@@ -131,8 +135,18 @@ class Upstream:
         Raises GateError where there is no answer.
         """
         headers = _OWN_ANTHROPIC_HEADERS if self.speech.kind == "anthropic" else _OWN_HEADERS
-        async with self.call(method, path, headers, body, _ignore, timeouts=timeouts) as answer:
-            return answer.status, await answer.read(limit)
+        with self.aside():
+            async with self.call(method, path, headers, body, _ignore, timeouts=timeouts) as answer:
+                return answer.status, await answer.read(limit)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Around a call that needs no slot."""
+        self.asides += 1
+        try:
+            yield
+        finally:
+            self.asides -= 1
 
     def _headers_for(self, path: bytes, headers: Mapping[bytes, bytes], request_id: str) -> list[Header]:
         sent = [

@@ -15,7 +15,7 @@ from typing import Protocol
 from llmgate.core.work import Look
 from llmgate.errors import GateError, UpstreamDown
 from llmgate.upstreams.answer import NO_TIMEOUTS, Collector, Done, OnDone, Sink, Timeouts
-from llmgate.upstreams.deadlines import Deadlines, timeout_error
+from llmgate.upstreams.deadlines import REREAD_SECONDS, Deadlines, timeout_error
 from llmgate.upstreams.pulse import Pulse
 
 HOLD_BYTES = 64 * 1024
@@ -250,9 +250,14 @@ class WireAnswer:
             self._judge(deadlines)
 
     def _judge(self, deadlines: Deadlines) -> None:
-        clock = deadlines.expired(self._loop.time())
+        now = self._loop.time()
+        clock = deadlines.expired(now)
         if clock is None:
             self._arm(deadlines)
+        elif deadlines.wants_reread(now):
+            self._stop_timer()
+            self._timer_at = now + REREAD_SECONDS
+            self._timer = self._loop.call_at(self._timer_at, self._handle_timer, deadlines)
         elif self._link is not None:
             self._link.cut(timeout_error(clock))
 

@@ -41,6 +41,19 @@ def test_idle_runs_from_each_piece():
     assert deadlines.expired(69) is Clock.IDLE
 
 
+def test_what_is_noticed_late_is_asked_again_once():
+    """The loop stood still, so that what came meanwhile is not read yet."""
+    deadlines = Deadlines(ALL, 0)
+    deadlines.connected()
+    deadlines.received(1)
+    assert not deadlines.wants_reread(11)
+    assert deadlines.wants_reread(14)
+    assert not deadlines.wants_reread(14.1), "nothing had come"
+    deadlines.received(14.1)
+    assert deadlines.expired(14.2) is None
+    assert deadlines.wants_reread(30), "it stood still again"
+
+
 def test_total_runs_from_dispatch():
     deadlines = Deadlines(ALL, 0)
     deadlines.connected()

@@ -124,3 +124,10 @@ async def test_a_router_whose_model_went_meanwhile_does_not_tell():
     told.answers[b"/slots?model=a&autoload=false"] = (400, b'{"error":{"message":"model is not loaded"}}')
     with pytest.raises(NotToldError):
         await source_of(told).ask()
+
+
+@pytest.mark.parametrize("answer", [(200, b'{"is_sleeping":true}'), (200, b"{}"), (404, b'{"is_sleeping":true}')])
+async def test_whether_it_sleeps(answer: tuple[int, bytes]):
+    told = Told(props=answer)
+    assert await source_of(told).is_asleep() is (answer == (200, b'{"is_sleeping":true}'))
+    assert told.asked == [b"/props"]

@@ -542,7 +542,7 @@ class TestRest:
         self, start_puppet, connect_to
     ):
         puppet = await start_puppet(self.closing)
-        transport = connect_to(puppet.url, rest_seconds=0.05)
+        transport = connect_to(puppet.url, rest_seconds=60)
         for _ in range(20):
             assert await fetch(transport, Recorder()) == b"ok"
         assert len(puppet.connections) == 20
@@ -571,7 +571,7 @@ class TestRest:
                     return
 
         puppet = await start_puppet(script)
-        transport = connect_to(puppet.url, rest_seconds=0.02)
+        transport = connect_to(puppet.url, rest_seconds=0.5)
         await fetch(transport, Recorder())
         await until(lambda: transport._idle)
         await fetch(transport, Recorder())

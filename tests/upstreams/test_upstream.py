@@ -249,11 +249,27 @@ async def test_a_question_is_no_traffic() -> None:
     transport.request[5](Done.LOST, UpstreamFailed("llmgate: it does not matter"))
 
 
+async def test_a_question_is_known_as_one_while_it_is_asked() -> None:
+    transport = FakeTransport()
+    upstream = Upstream("a", transport)
+
+    async def read(_: int) -> bytes:
+        asked.append(upstream.asides)
+        return b""
+
+    asked: list[int] = []
+    transport.answer.read = read  # type: ignore[method-assign]
+    await upstream.ask(b"/health", timeouts=NO_TIMEOUTS, limit=0)
+    assert (asked, upstream.asides) == ([1], 0)
+
+
 async def test_a_question_without_an_answer_raises() -> None:
     transport = FakeTransport()
     transport.error = UpstreamDown("llmgate: no")
+    upstream = Upstream("a", transport)
     with pytest.raises(UpstreamDown):
-        await Upstream("a", transport).ask(b"/health", timeouts=NO_TIMEOUTS, limit=0)
+        await upstream.ask(b"/health", timeouts=NO_TIMEOUTS, limit=0)
+    assert upstream.asides == 0
     transport.error, transport.answer.body = None, b"123456"
     with pytest.raises(UpstreamFailed):
         await Upstream("a", transport).ask(b"/health", timeouts=NO_TIMEOUTS, limit=5)

@@ -4,14 +4,21 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from gateprocess import request_body
 from hands import Hands
 from puppet import LIVENESS_SECONDS
+from rawclient import Client
 
 from llmgate import selfcheck
 from llmgate.adminapi import Status
 from llmgate.core import drift
+from llmgate.simulator.behaviour import Behaviour
+from llmgate.simulator.server import Simulator
+from llmgate.upstreams.answer import NO_TIMEOUTS
 from tests.test_daemon import Running, loaded
 
+LEAKED = "drift: 1 connection to the server in use that no request has"
+STRANGER = "drift: the server works on 1 request that llmgate did not send: who else uses it?"
 LOST = "drift: 1 slot taken by requests that have no connection to the server"
 
 
@@ -38,14 +45,14 @@ async def test_a_leave_that_is_lost_is_told_until_it_is_mended(
         assert len(lost) == 1
         monkeypatch.setattr(desk, "leave", true_leave)
         await running.wait(lambda status: LOST in status.upstreams[0].alarms)
-        assert f"a {LOST}" in caplog.text
+        assert f"a alarm {LOST}" in caplog.text
         _, text = running.daemon._metrics.render()
         assert b'llmgate_alarms{alarm="drift",upstream="a"} 1.0' in text
         assert (await running.look("/v1/status"))["upstreams"][0]["alarms"] == [LOST]
         for ticket in lost:
             true_leave(*ticket)
         await running.wait(lambda status: not status.upstreams[0].alarms)
-        assert "a drift no more" in caplog.text
+        assert "a alarm drift no more" in caplog.text
 
 
 async def test_traffic_in_order_is_never_told(tmp_path: Path) -> None:
@@ -77,3 +84,50 @@ async def test_traffic_in_order_is_never_told(tmp_path: Path) -> None:
         await kept.end()
         await long.body()
     assert told == set()
+
+
+async def test_a_connection_that_is_lost_is_told_though_nothing_runs(tmp_path: Path) -> None:
+    async with Hands() as hands, Running(loaded(tmp_path, hands.url)) as running:
+        server = running.daemon._roster.servers["a"]
+        leaked = server.call(b"POST", b"/v1/messages", {}, request_body("m"), lambda *_: None, timeouts=NO_TIMEOUTS)
+        opening = asyncio.ensure_future(leaked.__aenter__())
+        turn = await hands.turn()
+        await running.wait(lambda status: status.upstreams[0].alarms == [LEAKED])
+        await turn.begin()
+        await opening
+        await leaked.__aexit__(None, None, None)
+        await running.wait(lambda status: not status.upstreams[0].alarms)
+
+
+def simulated(folder: Path, server: Simulator) -> Running:
+    return Running(loaded(folder, server.url, {"kind": "llama-server"}))
+
+
+async def use(server: Simulator) -> Client:
+    """Past the gate."""
+    stranger = await Client.connect(server.port)
+    stranger.post("/v1/messages", request_body("m"))
+    await stranger.head()
+    return stranger
+
+
+async def test_who_uses_the_server_of_an_idle_gate_is_told(tmp_path: Path) -> None:
+    async with Simulator(Behaviour(hold=3600)) as server, simulated(tmp_path, server) as running:
+        stranger = await use(server)
+        await running.wait(lambda status: status.upstreams[0].alarms == [STRANGER])
+        stranger.fin()
+        await running.wait(lambda status: not status.upstreams[0].alarms)
+
+
+async def test_while_another_has_the_slot_nothing_waits_inside_the_server(tmp_path: Path) -> None:
+    async with Simulator(Behaviour(hold=3600, tokens=1)) as server, simulated(tmp_path, server) as running:
+        stranger = await use(server)
+        watch = running.daemon._services.slot_watches["a"]
+        await running.wait(lambda _: watch.has_strangers)
+        waits = await running.ask()
+        await running.wait(lambda status: status.upstreams[0].running == 1)
+        await asyncio.sleep(0.2)  # time in which it could go wrong
+        assert (server.ledger.waiting, server.ledger.held_back) == (0, 0)
+        stranger.fin()
+        await waits.head()
+        assert (server.ledger.running, server.ledger.held_back) == (1, 0)
