@@ -4,6 +4,7 @@
     ├── BadRequest            BAD_REQUEST     400     -            the request itself is at fault
     │   ├── BodyTooLarge      BODY_TOO_LARGE  413     -
     │   ├── BodyTimeout       BODY_TIMEOUT    408     -
+    │   ├── CodedBody         CODED_BODY      415     -            compressed, which nobody here takes apart
     │   ├── HeadTooLarge      HEAD_TOO_LARGE  431     -            414 where it is the request line
     │   ├── HeadTimeout       HEAD_TIMEOUT    408     -
     │   └── MethodNotAllowed  METHOD_NOT_ALLOWED 405  -
@@ -70,6 +71,10 @@ class BodyTooLarge(BadRequest):
 
 class BodyTimeout(BadRequest):
     code, status = "BODY_TIMEOUT", 408
+
+
+class CodedBody(BadRequest):
+    code, status = "CODED_BODY", 415
 
 
 class HeadTooLarge(BadRequest):
@@ -190,6 +195,10 @@ class AdminRefusal(AdminError):
     def __init__(self, message: str, code: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+class NotPermitted(AdminError):
+    """The system does not let this user reach the admin socket."""
 
 
 class DaemonSilent(AdminError):

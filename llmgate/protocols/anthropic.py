@@ -7,6 +7,7 @@ SDKs that ignore event names and those that validate the data both skip it.
     BadRequest       400     invalid_request_error   the same            the same
     BodyTooLarge     413     request_too_large       the same            the same
     BodyTimeout      408     invalid_request_error   the same            the same
+    CodedBody        415     invalid_request_error   the same            the same
     MethodNotAllowed 405     invalid_request_error   the same            the same
     NotFound, UnknownModel 404 not_found_error       the same            the same
     Unauthorized     401     authentication_error    the same            the same

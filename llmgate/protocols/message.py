@@ -33,6 +33,11 @@ def mask(text: str) -> str:
     return text
 
 
+def mask_bytes(data: bytes) -> bytes:
+    """The same of bytes. Whatever else is in them stays, be it no UTF-8."""
+    return mask(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+
+
 def is_html(text: str) -> bool:
     """Whether it is a page, or a piece of one, made for a browser."""
     return _HTML.search(text) is not None

@@ -2,8 +2,8 @@
 
 - What `feed` and `finish` return, joined, and what is counted depend on the bytes of the stream alone, never on how
   they were cut into pieces.
-- A line ends with LF and passes byte for byte, but for an error of a foreign shape: see FaultWatch. One of nothing but
-  blanks is swallowed: Ollama's clients take every line for JSON.
+- A line ends with LF and passes byte for byte, but for errors of a foreign shape or with a secret: see FaultWatch. One
+  of nothing but blanks is swallowed: Ollama's clients take every line for JSON. So is what comes behind the last line.
 - An unfinished line is held back, up to LIMIT bytes. One that is longer passes as it comes and is not read.
 - The work is linear in the bytes, the memory bounded by LIMIT and one piece.
 """
@@ -52,7 +52,6 @@ class LineWatch(FaultWatch):
     """See StreamWatch. `opened` means nothing here: JSON has no byte order mark."""
 
     __slots__ = (
-        "_counting",
         "_held",
         "input_tokens",
         "inside_event",
@@ -66,19 +65,16 @@ class LineWatch(FaultWatch):
         self.started = self.inside_event = self.opened = False
         self.output_tokens = 0
         self.input_tokens: int | None = None
-        self._counting = True
-        """Until the server tells its own number of tokens."""
         self._held = bytearray()
         """The unfinished line; empty while it is `inside_event`."""
 
     def feed(self, data: bytes) -> bytes:
         """See StreamWatch. The short cut: nothing but whole parts of an answer that goes on."""
-        if self._instead is not None:
+        if self._is_over:
             return b""
         if not self._held and not self.inside_event and _is_regular(data):
             self.started = True
-            if self._counting:
-                self.output_tokens += data.count(b"\n")
+            self.output_tokens += data.count(b"\n")
             return data
         return b"".join(self._pass(data))
 
@@ -100,7 +96,7 @@ class LineWatch(FaultWatch):
             self._held += line + b"\n"
             out.append(self._take(bytes(self._held)))
             self._held.clear()
-            if self._instead is not None:
+            if self._is_over:
                 return out
         self._held += rest
         if len(self._held) > LIMIT:
@@ -118,7 +114,7 @@ class LineWatch(FaultWatch):
             return b""
         self.started = True
         self._read(line)
-        return line if self._instead is None else self._instead
+        return self._passed(line)
 
     def _read(self, line: bytes) -> None:
         if (b"error" in line or b"\\u" in line) and is_fault(document := read_object(line) or {}):
@@ -128,14 +124,13 @@ class LineWatch(FaultWatch):
             self.complete = True
             self._read_counts(decoded(_COUNTS, line) or _Counts())
         else:
-            self.output_tokens += self._counting
+            self.output_tokens += 1
 
     def _read_counts(self, counts: _Counts) -> None:
         if counts.prompt_eval_count is not None:
             self.input_tokens = counts.prompt_eval_count
         if counts.eval_count is not None:
             self.output_tokens = counts.eval_count
-            self._counting = False
 
 
 def _is_regular(data: bytes) -> bool:

@@ -5,7 +5,7 @@ setting `openai_keepalive` may ask for chunks instead: the one form that every c
 answer with an empty delta. It is for clients that give up after a time without a chunk, whatever comments come.
 
     error                        status       type                    code
-    BadRequest and its kinds     400 408 405 413  invalid_request_error  the error's own, such as BODY_TOO_LARGE
+    BadRequest and its kinds  400 405 408 413 415  invalid_request_error  the error's own, such as BODY_TOO_LARGE
     NotFound, UnknownModel       404          not_found_error         NOT_FOUND, UNKNOWN_MODEL
     Unauthorized                 401          authentication_error    UNAUTHORIZED
     HostNotAllowed               421          permission_error        HOST_NOT_ALLOWED

@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import SplitResult, unquote_to_bytes, urlsplit
 
 from llmgate.errors import BadRequest, MethodNotAllowed
+from llmgate.protocols.fault import Hides, nothing_hidden
 
 READ_ONLY: Final = frozenset(
     {
@@ -112,7 +113,7 @@ def _origin(url: SplitResult) -> tuple[str, str | None, int | None]:
 class Unwatched:
     """The StreamWatch of a body of which nothing is known but its end: it passes as it comes."""
 
-    __slots__ = ("complete", "failed", "input_tokens", "inside_event", "opened", "output_tokens", "started")
+    __slots__ = ("complete", "failed", "hides", "input_tokens", "inside_event", "opened", "output_tokens", "started")
 
     def __init__(self) -> None:
         self.complete = self.failed = self.started = self.opened = False
@@ -120,6 +121,8 @@ class Unwatched:
         """A body that is not over: nothing of our own may follow it."""
         self.output_tokens = 0
         self.input_tokens: int | None = None
+        self.hides: Hides = nothing_hidden
+        """Means nothing here."""
 
     def feed(self, data: bytes) -> bytes:
         """All of it."""

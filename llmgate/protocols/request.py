@@ -29,12 +29,13 @@ _FIELD_MOST = 16_384
 DEPTH_MOST = 128
 """Brackets inside each other; the limit of serde_json, which some servers read with."""
 
-_MODEL_KEY = re.compile(
-    rb'"(?<!\\")(?:[mM]|\\u00[46][dD])(?:[oO]|\\u00[46][fF])(?:[dD]|\\u00[46]4)(?:[eE]|\\u00[46]5)'
-    rb'(?:[lL]|\\u00[46][cC])"[ \t\r\n]*:[ \t\r\n]*'
+_MODEL = re.compile(
+    rb'"(?<!\\")(?:[mM]|\\u00[46][dD])(?:[oO]|\\u00[46][fF])(?:[dD]|\\u00[46]4)(?:[eE]|\\u00[46]5)(?:[lL]|\\u00[46][cC])"'
 )
+_MODEL_MOST_BYTES = 32
+_COLON = re.compile(rb"[ \t\r\n]*:[ \t\r\n]*")
 # A quote that opens a string has no backslash before it, and no letter follows one that closes it: in valid JSON each
-# match is a whole key.
+# match that a colon follows is a whole key.
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 _WINDOW = 65_536
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
@@ -83,7 +84,8 @@ def replace_model(body: bytes, model: str) -> bytes:
     value = _STRING.match(body, start)
     if not value:
         raise _bad("the body names no model")
-    return body[:start] + msgspec.json.encode(model) + body[value.end() :]
+    view = memoryview(body)  # the rest is copied once only: that is one call as well
+    return b"".join((view[:start], msgspec.json.encode(model), view[value.end() :]))
 
 
 def _read_head(body: bytes) -> _Head:
@@ -123,34 +125,51 @@ _MODEL_KEYS_READ = 10_000
 
 
 def _refuse_two_models(body: bytes) -> None:
-    if len(list(islice(_MODEL_KEY.finditer(body), 2))) > 1 and len(list(islice(_model_values(body), 2))) > 1:
+    if len(list(islice(_model_keys(body), 2))) > 1 and len(list(islice(_model_values(body), 2))) > 1:
         raise _bad("the body names its model twice")
+
+
+def _model_keys(body: bytes) -> Iterator[tuple[int, int]]:
+    """Where such a key begins, and where its value does. In windows: one search holds up all threads until it ends."""
+    for start in range(0, len(body), _WINDOW):
+        for found in _MODEL.finditer(body, start, start + _WINDOW + _MODEL_MOST_BYTES - 1):
+            if found.start() < start + _WINDOW and (colon := _COLON.match(body, found.end())):
+                yield found.start(), colon.end()
 
 
 def _model_values(body: bytes) -> Iterator[int]:
     """Where the values of the outermost object's `model` keys begin. Linear in the length of the body."""
     depth = start = 0
-    for number, key in enumerate(_MODEL_KEY.finditer(body)):
+    for number, (begin, end) in enumerate(_model_keys(body)):
         if number == _MODEL_KEYS_READ:
             raise _bad("the body has too many keys called model")
-        depth += _nesting(body[start : key.start()])
-        start = key.end()
+        depth += _nesting(body, start, begin)
+        start = end
         if depth == 1:
             yield start
 
 
-def _nesting(text: bytes) -> int:
+def _nesting(body: bytes, start: int, end: int) -> int:
     """Opening less closing brackets in a piece of JSON that begins and ends outside of strings."""
-    return sum(2 * _opening(brackets) - len(brackets) for brackets in _brackets(text))
+    return sum(2 * _opening(brackets) - len(brackets) for brackets in _brackets(body, start, end))
 
 
 def _refuse_deep(body: bytes) -> None:
     depth = 0
-    for brackets in _brackets(body) if _opening(body) > DEPTH_MOST else ():
+    for brackets in _brackets(body, 0, len(body)) if _has_many_brackets(body) else ():
         opening = _opening(brackets)
         if depth + opening > DEPTH_MOST and _deepest(brackets, depth) > DEPTH_MOST:
             raise _bad("the body is nested too deeply")
         depth += 2 * opening - len(brackets)
+
+
+def _has_many_brackets(body: bytes) -> bool:
+    opening = 0
+    for start in range(0, len(body), _WINDOW):
+        opening += _opening(body[start : start + _WINDOW])
+        if opening > DEPTH_MOST:
+            return True
+    return False
 
 
 def _deepest(brackets: bytes, depth: int) -> int:
@@ -161,18 +180,27 @@ def _opening(text: bytes) -> int:
     return len(text) - len(text.translate(None, b"[{"))
 
 
-def _brackets(text: bytes) -> Iterator[bytes]:
+def _brackets(body: bytes, start: int, end: int) -> Iterator[bytes]:
     """The brackets that are outside of strings, in a piece of JSON that begins outside of them.
 
-    Without its escapes every other part between two quotes is outside of a string. In windows, since a list of parts is
-    many times as large as the text.
+    Without its escapes every other part between two quotes is outside of a string.
     """
-    text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
     inside = 0
-    for start in range(0, len(text), _WINDOW):
-        parts = text[start : start + _WINDOW].split(b'"')
+    for text in _without_escapes(body, start, end):
+        parts = text.split(b'"')
         yield b"".join(parts[inside::2]).translate(None, _NO_BRACKETS)
         inside = (inside + len(parts) - 1) % 2
+
+
+def _without_escapes(body: bytes, start: int, end: int) -> Iterator[bytes]:
+    """In windows, none of which ends inside an escape: a list of parts is many times as large as its text, and one call
+    for all of a body would hold up all threads."""
+    while start < end:
+        text = body[start : min(start + _WINDOW, end)]
+        if (len(text) - len(text.rstrip(b"\\"))) % 2:
+            text = body[start : min(start + _WINDOW + 1, end)]
+        start += len(text)
+        yield text.replace(b"\\\\", b"").replace(b'\\"', b"")
 
 
 def _session(head: _Head) -> str:

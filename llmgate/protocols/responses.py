@@ -99,8 +99,7 @@ class ResponsesWatch(EventWatch):
                 and b"\r" not in data
             ):
                 self.started = True
-                if self._counting:
-                    self.output_tokens += deltas
+                self.output_tokens += deltas
                 return data
         return EventWatch.feed(self, data)
 
@@ -113,10 +112,11 @@ class ResponsesWatch(EventWatch):
                 return
             name = kind_of(document)
         if name.endswith(_DELTA):
-            self.output_tokens += self._counting
+            self.output_tokens += 1
         elif name in _ENDS:
             self.complete = True
-            self.failed = self.failed or name == b"response.failed"
+            if name == b"response.failed":
+                self._fail(read_object(data) or {}, data, is_own=True)
             self._read_usage((decoded(_END, data) or _End()).response)
 
     def _read_usage(self, response: _Response | None) -> None:
@@ -125,7 +125,6 @@ class ResponsesWatch(EventWatch):
             self.input_tokens = usage.input_tokens
         if usage and usage.output_tokens is not None:
             self.output_tokens = usage.output_tokens
-            self._counting = False
 
 
 def _in_shape(document: Any) -> bool:

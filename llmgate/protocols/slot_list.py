@@ -14,6 +14,8 @@ from llmgate.protocols.decoding import decoded
 
 SLOTS_PATH = b"/slots"
 MODELS_PATH = b"/v1/models"
+PROPERTIES_PATH = b"/props"
+"""Does not wake a server that sleeps, nor keep one awake (llama.cpp, tools/server/README.md); /slots does."""
 
 _NO_MODEL = b"model name is missing"
 
@@ -43,6 +45,10 @@ class Slot(msgspec.Struct):
         return None if self.id_task is None else (self.model, self.id_task)
 
 
+class _Properties(msgspec.Struct):
+    is_sleeping: bool = False
+
+
 class _Status(msgspec.Struct):
     value: str
 
@@ -58,6 +64,7 @@ class _Models(msgspec.Struct):
 
 _SLOTS = msgspec.json.Decoder(list[Slot])
 _MODELS = msgspec.json.Decoder(_Models)
+_PROPERTIES = msgspec.json.Decoder(_Properties)
 
 
 def read_slots(body: bytes, model: str = "") -> list[Slot] | None:
@@ -66,6 +73,12 @@ def read_slots(body: bytes, model: str = "") -> list[Slot] | None:
     for slot in slots or ():
         slot.model = model
     return slots
+
+
+def read_sleeping(body: bytes) -> bool:
+    """From GET /props: whether the server has put its model away until somebody wants it (--sleep-idle-seconds)."""
+    told = decoded(_PROPERTIES, body)
+    return told is not None and told.is_sleeping
 
 
 def is_router(status: int, body: bytes) -> bool:

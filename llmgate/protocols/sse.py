@@ -4,12 +4,13 @@ The grammar is that of server-sent events (WHATWG HTML, 9.2): lines end with LF,
 
 - What `feed` and `finish` return, joined, and what is counted depend on the bytes of the stream alone, never on how
   they were cut into pieces.
-- Events pass byte for byte, but for an error of a foreign shape: see FaultWatch. A block without a field line, that is,
-  comments alone or a surplus blank line, is swallowed: openai-python takes a blank line after an event with an `id:`
-  for an event of its own, and breaks. Until the first event the gate sends its own signs of life. A comment line
-  inside an event passes with it.
+- Events pass byte for byte, but for errors of a foreign shape or with a secret: see FaultWatch. A block without a field
+  line, that is, comments alone or a surplus blank line, is swallowed: openai-python takes a blank line after an event
+  with an `id:` for an event of its own, and breaks. Until the first event the gate sends its own signs of life. A
+  comment line inside an event passes with it.
 - An unfinished event is held back, up to LIMIT bytes. One that is longer passes as it comes and is not read.
 - An event ends with the CR of its blank line. An LF that follows belongs to it and passes as soon as it comes.
+- Nothing passes behind the stream's own end: clients stop reading there, or are confused.
 - A byte order mark passes where it still stands at the start of what the client gets, else it is swallowed.
 - The work is linear in the bytes, the memory bounded by LIMIT and one piece: `_scanned` remembers how far the held
   bytes were searched.
@@ -111,17 +112,22 @@ class EventWatch(FaultWatch):
 
     def feed(self, data: bytes) -> bytes:
         """See StreamWatch."""
-        if not data or self._instead is not None:
+        if not data:
             return b""
+        if self._is_over:
+            return self._end(data)
         self._held += data
         self._has_cr = b"\r" in data
         out: list[bytes] = []
         if self._begin(out):
             self._pass_events(out)
-        self._between = not (
-            self._held or self._at_start or self._lf_belongs or self.inside_event or self._instead is not None
-        )
+        self._between = not (self._held or self._at_start or self._lf_belongs or self.inside_event or self._is_over)
         return b"".join(out)
+
+    def _end(self, data: bytes) -> bytes:
+        """What of it still belongs to the last event."""
+        belongs, self._lf_belongs = self._lf_belongs and self.complete, False
+        return b"\n" if belongs and data.startswith(b"\n") else b""
 
     def finish(self) -> bytes:
         """See StreamWatch. Some servers leave out the last blank line: it is added if the data is whole."""
@@ -179,10 +185,10 @@ class EventWatch(FaultWatch):
                 break
             event = self._take(bytes(held[start:end]))
             out.append(event)
-            if self._instead is not None:
+            self._lf_belongs = end == len(held) and event.endswith(b"\r")
+            if self._is_over:
                 held.clear()
                 return
-            self._lf_belongs = end == len(held) and event.endswith(b"\r")
             start = scan = end
         if len(held) - start > LIMIT:
             self.inside_event = self.started = True
@@ -218,4 +224,4 @@ class EventWatch(FaultWatch):
             return b""
         self.started = True
         self._read(event)
-        return event if self._instead is None else self._instead
+        return self._passed(event)

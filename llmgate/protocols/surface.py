@@ -4,6 +4,7 @@ A surface only turns values into bytes and bytes into values; who waits, who is 
 elsewhere.
 """
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Literal, Protocol
 
@@ -101,9 +102,12 @@ class StreamWatch(Protocol):
     """Set it to True when bytes of ours went out before the upstream's: its byte order mark is then swallowed, since it
     would no longer stand at the start."""
 
+    hides: Callable[[bytes], bytes]
+    """Set it to what takes the server's own secrets out of an error that it tells in its stream."""
+
     def feed(self, data: bytes) -> bytes:
-        """What may be passed on now: whole events, byte for byte but for errors of a foreign shape; b"" while one is
-        unfinished. Never raises."""
+        """What may be passed on now: whole events, byte for byte but for errors of a foreign shape or with a secret;
+        b"" while one is unfinished. Never raises."""
         ...
 
     def finish(self) -> bytes:

@@ -5,17 +5,19 @@ from http import HTTPStatus
 
 from llmgate.errors import GateError
 
-_OVERLOADED = 503
+_KINDS = {500: "api_error", 503: "overloaded_error"}
+
+
+def wire_body(error: GateError) -> bytes:
+    """JSON that clients of Anthropic, OpenAI and Ollama understand, all of theirs in one."""
+    kind = _KINDS.get(error.status, "invalid_request_error")
+    told = {"type": kind, "message": str(error), "code": error.code, "param": None}
+    return json.dumps({"type": "error", "error": told}).encode()
 
 
 def wire_answer(error: GateError, retry_after: int | None = None) -> bytes:
-    """A whole answer, whose body clients of Anthropic, OpenAI and Ollama understand; `retry_after` in seconds.
-
-    Which of them asks is not known here, so that the body is all of theirs in one.
-    """
-    kind = "overloaded_error" if error.status == _OVERLOADED else "invalid_request_error"
-    told = {"type": kind, "message": str(error), "code": error.code, "param": None}
-    body = json.dumps({"type": "error", "error": told}).encode()
+    """A whole answer; which surface's client asks is not known here. `retry_after` in seconds."""
+    body = wire_body(error)
     lines = [
         f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}",
         "content-type: application/json",

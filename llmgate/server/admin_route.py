@@ -206,6 +206,6 @@ def _those(known: Iterable[str], name: str) -> str:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """ "do you mean X? " where one is near, else ""."""
+    """ "did you mean X? " where one is near, else ""."""
     close = difflib.get_close_matches(name, list(names), n=1)
-    return f"do you mean {close[0]}? " if close else ""
+    return f"did you mean {close[0]}? " if close else ""

@@ -34,7 +34,7 @@ ROUTES = (
         "PATCH",
         _NAME,
         "act",
-        "Changes limits of an upstream until the next start or reload: those that are named.",
+        "Changes limits of an upstream, those that are named: until the next start, or a reload with another value.",
         LimitsAnswer,
         Operator.set_limits,
         body=LimitsBody,

@@ -3,18 +3,22 @@
 import asyncio
 import secrets
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
 from starlette.types import Receive, Scope
 
 from llmgate.core.access import ANYBODY, Access
-from llmgate.errors import BodyTimeout, BodyTooLarge
+from llmgate.errors import BodyTimeout, BodyTooLarge, CodedBody
 
 Header = tuple[bytes, bytes]
 Headers = Mapping[bytes, bytes]
 T = TypeVar("T")
 
 JSON = (b"content-type", b"application/json")
+
+INTERNAL = "llmgate: an internal error, see the log of llmgate (INTERNAL)"
+"""All that a client is told of a fault of ours."""
 
 
 ACCESS = "llmgate.access"
@@ -81,9 +85,27 @@ LARGE_BODY = 256 * 1024
 """Bytes of a body beyond which reading it takes milliseconds, in which the loop could do other things."""
 
 
-async def read_aside(read: Callable[[bytes], T], body: bytes) -> T:
-    """`read(body)`, of a large body in another thread."""
-    return read(body) if len(body) <= LARGE_BODY else await asyncio.to_thread(read, body)
+_NEW = ThreadPoolExecutor(1, thread_name_prefix="large-body")
+_WITH_SLOT = ThreadPoolExecutor(1, thread_name_prefix="large-body-with-slot")
+"""One after the other: each takes its share of the interpreter from the loop, and several times its size of memory. Who
+has a slot does not wait for newcomers."""
+
+
+async def read_aside(read: Callable[[bytes], T], body: bytes, *, with_slot: bool = False) -> T:
+    """`read(body)`, of a large body in another thread, where others of its kind are waited for. `with_slot`: a server
+    waits for it."""
+    if len(body) <= LARGE_BODY:
+        return read(body)
+    return await asyncio.get_running_loop().run_in_executor(_WITH_SLOT if with_slot else _NEW, read, body)
+
+
+def check_coding(headers: Headers) -> None:
+    """Raises CodedBody for a body that must be read here and is compressed (RFC 9110 8.4 and 15.5.16).
+
+    No client of these surfaces compresses unless it is told to, and a few kilobytes could become gigabytes.
+    """
+    if headers.get(b"content-encoding", b"").strip().lower() not in (b"", b"identity"):
+        raise CodedBody("llmgate: the request body is compressed: send it without Content-Encoding (CODED_BODY)")
 
 
 async def read_body(headers: Headers, receive: Receive, limit: int, seconds: float | None) -> bytes:

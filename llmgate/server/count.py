@@ -35,7 +35,16 @@ from llmgate.protocols.counting import (
 from llmgate.protocols.speech import MESSAGES_PATH, is_no_such_path
 from llmgate.protocols.surfaces import MESSAGES
 from llmgate.protocols.translate.request import Options, Translated, translate
-from llmgate.server.asgi import ClientLeft, Headers, access_of, headers_of, new_request_id, read_aside, read_body
+from llmgate.server.asgi import (
+    ClientLeft,
+    Headers,
+    access_of,
+    check_coding,
+    headers_of,
+    new_request_id,
+    read_aside,
+    read_body,
+)
 from llmgate.server.listener import Listener
 from llmgate.server.permission import find_route
 from llmgate.server.refusal import refuse
@@ -77,6 +86,7 @@ class TokenCount:
         """What the client gets; empty where it left. Whatever is being asked is closed as soon as it leaves."""
         server = self._services.settings.server
         try:
+            check_coding(self._headers)
             body = await read_body(self._headers, self._receive, server.max_body, server.body_timeout)
             request = await read_aside(MESSAGES.read_request, body)
             route = find_route(self._services, self._access, request.model)
@@ -100,10 +110,14 @@ class TokenCount:
             raise self._cut_by from None
         finally:
             self._services.running.discard(self)
+            self._cut_by = None  # raised, it knows the frames that it comes through, and they know this
 
     def stop(self, error: GateError) -> None:
         """Ends it; its client gets `error`."""
         self._cut(error)
+
+    def check_key(self) -> None:
+        """See services.Stoppable. It waits for nobody, and goes on."""
 
     def give_up(self) -> None:
         """Ends it without a word."""
@@ -181,7 +195,7 @@ class Counter:
         if not speech.counts or speech.speaks(MESSAGES_PATH) is False:
             return None
         query = b"?" + self._sent.query if self._sent.query else b""
-        body = MESSAGES.with_model(self._body, self._options.model)
+        body = await read_aside(lambda body: MESSAGES.with_model(body, self._options.model), self._body)
         status, answer = await self._post(COUNT_PATH.encode() + query, body)
         if is_no_such_path(status, answer):
             speech.counts = False
@@ -191,7 +205,7 @@ class Counter:
         speech = self._upstream.speech
         if speech.kind in _NO_TOKENIZER or not speech.tokenizes or (translated := await self._translate()) is None:
             return None
-        asked = chat_of(translated.body)
+        asked = await read_aside(chat_of, translated.body)
         if speech.kind != "vllm":
             prompt = await self._ask_template(asked)
             if prompt is None and speech.kind == "llama-server":
@@ -200,7 +214,7 @@ class Counter:
         status, answer = await self._post(b"/tokenize", asked, may_blame=speech.kind in _TOKENIZERS)
         if is_no_such_path(status, answer):
             speech.tokenizes = False
-        return read_tokens(answer) if status == 200 else None
+        return await read_aside(read_tokens, answer) if status == 200 else None
 
     async def _ask_template(self, chat: bytes) -> str | None:
         """The text that the model would get, of a server that tells it."""
@@ -210,14 +224,15 @@ class Counter:
         status, answer = await self._post(b"/apply-template", chat, may_blame=speech.kind in _TOKENIZERS)
         if is_no_such_path(status, answer):
             speech.templates = False
-        return read_prompt(answer) if status == 200 else None
+        return await read_aside(read_prompt, answer) if status == 200 else None
 
     async def _post(self, target: bytes, body: bytes, *, may_blame: bool = True) -> tuple[int, bytes]:
         """Status and body. `may_blame`: the server knows the path, so that a refusal is about the request."""
         headers, _, request_id = self._sent
         call = self._upstream.call(b"POST", target, headers, body, _ignore, request_id=request_id, timeouts=NO_TIMEOUTS)
-        async with call as answer:
-            status, told = answer.status, await answer.read(_LIMIT)
+        with self._upstream.aside():
+            async with call as answer:
+                status, told = answer.status, await answer.read(_LIMIT)
         if may_blame and blames_request(status, told):
             raise Blamed(status, self._upstream.without_secrets(told))
         return status, told

@@ -3,14 +3,31 @@
 - An answer that begins before the request is here to its end is the last one on its connection, and says so.
 - HTTP/1.0 knows no chunks: an answer without a length ends with the connection. A connection is kept for another
   request only where the client asked for that, and is told.
+- The head goes out with what follows in the same turn of the loop: each write is a segment, and a call of the kernel.
 - Whether and how the connection is closed after the answer is the protocol's to decide, in `on_response`.
 """
 
+import asyncio
+import functools
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HEADER_RE, HEADER_VALUE_RE, STATUS_LINE, RequestResponseCycle
 
+from llmgate.errors import GateError
+from llmgate.protocols.wire_answer import wire_body
+from llmgate.server.asgi import INTERNAL, JSON
+
 _NO_BODY = (204, 304)
+_CLOSE = (b"connection", b"close")
+_NO_HEADER = "a header of an answer holds what no header may hold"
+
+
+@functools.lru_cache(maxsize=1024)
+def _checked_name(name: bytes) -> bytes:
+    """In lower case; the same few come again and again."""
+    if HEADER_RE.search(name):
+        raise RuntimeError(_NO_HEADER)
+    return name.lower()
 
 
 class Cycle(RequestResponseCycle):
@@ -18,6 +35,23 @@ class Cycle(RequestResponseCycle):
 
     _until_close = False
     """The answer has neither length nor chunks."""
+    _head = b""
+    """Not written yet."""
+
+    async def run_asgi(self, app: Any) -> None:
+        """uvicorn's. The scope knows the connection, which knows the scope, to the end of the request and no longer."""
+        try:
+            await super().run_asgi(app)
+        finally:
+            self.scope.pop("extensions", None)
+
+    async def send_500_response(self) -> None:
+        """Instead of uvicorn's, which is a line of text: no client reads that as an error."""
+        error = GateError(INTERNAL)
+        body = wire_body(error)
+        length, code = (b"content-length", b"%d" % len(body)), (b"llmgate-code", error.code.encode())
+        await self.send({"type": "http.response.start", "status": 500, "headers": [JSON, length, code, _CLOSE]})
+        await self.send({"type": "http.response.body", "body": body})
 
     async def send(self, message: Any) -> None:
         """ASGI's send."""
@@ -41,9 +75,9 @@ class Cycle(RequestResponseCycle):
         pieces = [STATUS_LINE[status]]
         says_close = False
         for name, value in headers:
-            if HEADER_RE.search(name) or HEADER_VALUE_RE.search(value):
-                raise RuntimeError("a header of an answer holds what no header may hold")
-            lower = name.lower()
+            lower = _checked_name(name)
+            if HEADER_VALUE_RE.search(value):
+                raise RuntimeError(_NO_HEADER)
             if lower == b"content-length":
                 self.chunked_encoding = False
                 self.expected_content_length = int(value)
@@ -51,7 +85,8 @@ class Cycle(RequestResponseCycle):
                 says_close = b"close" in value.lower()
             pieces += (lower, b": ", value, b"\r\n")
         pieces.append(self._framing(status, says_close=says_close))
-        self.transport.write(b"".join(pieces))
+        self._head = b"".join(pieces)
+        asyncio.get_running_loop().call_soon(self._write)
 
     def _framing(self, status: int, *, says_close: bool) -> bytes:
         """The rest of the head: how the end of the answer is told, and whether the connection is kept."""
@@ -74,10 +109,11 @@ class Cycle(RequestResponseCycle):
             self._send_chunk(body, more=more)
         elif body:
             self._count(len(body))
-            self.transport.write(body)
+            self._write(body)
         if not more:
             if self.expected_content_length:
                 raise RuntimeError("an answer is shorter than it said")
+            self._write()
             self.response_complete = True
             self.message_event.set()
             self.on_response()
@@ -86,7 +122,15 @@ class Cycle(RequestResponseCycle):
         pieces = [b"%x\r\n" % len(body), body, b"\r\n"] if body else []
         if not more:
             pieces.append(b"0\r\n\r\n")
-        self.transport.write(b"".join(pieces))
+        self._write(b"".join(pieces))
+
+    def _write(self, data: bytes = b"") -> None:
+        """Behind the head, where that is not out."""
+        head, self._head = self._head, b""
+        if head and not self.transport.is_closing():
+            self.transport.writelines((head, data) if data else (head,))
+        elif data:
+            self.transport.write(data)
 
     def _count(self, size: int) -> None:
         if self._until_close:

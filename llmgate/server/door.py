@@ -5,6 +5,7 @@ that no log, error or upstream can get them, `forward_auth` or not.
 """
 
 import ipaddress
+from collections.abc import Callable
 from typing import cast
 
 from starlette.responses import Response
@@ -26,10 +27,12 @@ OPEN_PATHS = frozenset({"/health", "/healthz", "/readyz"})
 
 
 class Door:
-    """Before everything that the clients' ports serve."""
+    """Before everything that the clients' ports serve, or the address of the metrics."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, rules: Callable[[Settings, ClientKeys], Rules] | None = None) -> None:
+        """`rules` makes them of what is set now; None: those of the clients' ports."""
         self._services = services
+        self._make_rules = rules or make_rules
         self._made_of: tuple[Settings, ClientKeys] | None = None
         self._rules = Rules(keys=services.keys)
 
@@ -73,7 +76,7 @@ class Door:
         settings, keys = self._services.settings, self._services.keys
         if self._made_of is None or self._made_of[0] is not settings or self._made_of[1] is not keys:
             self._made_of = settings, keys
-            self._rules = make_rules(settings, keys)
+            self._rules = self._make_rules(settings, keys)
         return self._rules
 
 
@@ -88,6 +91,13 @@ def make_rules(settings: Settings, keys: ClientKeys) -> Rules:
         origins=frozenset(origin.encode("ascii") for origin in server.cors.origins),
         trusted_proxies=tuple(ipaddress.ip_network(text) for text in server.trusted_proxies),
     )
+
+
+def metrics_rules(settings: Settings, _: ClientKeys) -> Rules:
+    """No key: Prometheus has none for what it scrapes, unless it is told. But pages must not read them either."""
+    listen = settings.metrics.listen
+    own = () if listen in ("", "main") else (parse_listen(listen).host,)  # a reload may have changed it
+    return Rules(keys=ClientKeys(), allowed_hosts=(*settings.server.allowed_hosts, *own))
 
 
 def _asked(scope: Scope, headers: Headers) -> Asked:

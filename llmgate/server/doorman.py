@@ -10,6 +10,7 @@ import errno
 import logging
 import socket
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from llmgate.core.capacity import SURPLUS
@@ -19,7 +20,8 @@ from llmgate.server.surplus import Surplus
 logger = logging.getLogger("llmgate")
 
 AT_ONCE = 64
-"""Connections accepted before others in the loop have their turn."""
+"""Connections accepted before others in the loop have their turn, at most: one at first, since to ask for another that
+is not there costs as much as to accept one; twice as many each time while all of them were there."""
 REST_SECONDS = 0.1
 QUIET_SECONDS = 60.0
 """At least that lies between two lines of the same kind in the log."""
@@ -34,16 +36,22 @@ class Doorman:
         self,
         sockets: Sequence[socket.socket],
         make_protocol: Callable[[], asyncio.Protocol],
-        count: Callable[[], int],
+        connections: AbstractSet[object],
         limit: int,
+        limit_name: str = "max_connections",
     ) -> None:
-        """`count()` is how many connections stand; at `limit` nobody else gets in."""
+        """`connections` are the protocols of those that stand, at each moment; at `limit` nobody else gets in.
+
+        `limit_name` is what the log calls it.
+        """
         self._sockets = list(sockets)
         self._make_protocol = make_protocol
-        self._count = count
+        self._connections = connections
         self._limit = limit
-        self._arriving = 0
-        """Accepted, and not told to the protocol yet."""
+        self._limit_name = limit_name
+        self._arriving: set[object] = set()
+        """The protocols of those that are accepted and may not be among the connections yet."""
+        self._at_once = 1
         self._surplus = Surplus(SURPLUS)
         self._rests: list[asyncio.TimerHandle] = []
         self._told: dict[str, float] = {}
@@ -71,8 +79,9 @@ class Doorman:
         asyncio.get_running_loop().add_reader(listening, self._accept, listening)
 
     def _accept(self, listening: socket.socket) -> None:
-        turned_away = 0
-        for _ in range(AT_ONCE):
+        turned_away, at_once = 0, self._at_once
+        self._at_once = 1
+        for _ in range(at_once):
             try:
                 raw = listening.accept()[0]
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -80,25 +89,31 @@ class Doorman:
             except OSError as error:
                 self._rest(listening, error)
                 return
-            raw.setblocking(False)
-            if self._count() + self._arriving < self._limit:
+            if len(self._connections) + len(self._arriving - self._connections) < self._limit:
                 self._let_in(raw)
                 continue
-            self._tell("connections", "max_connections is reached (%d): others are turned away", self._limit)
+            self._tell("connections", "%s is reached (%d): others are turned away", self._limit_name, self._limit)
             self._surplus.take(raw)
             turned_away += 1
             if turned_away == SURPLUS:  # they get a turn of the loop in which to be read
                 return
+        self._at_once = min(2 * at_once, AT_ONCE)
 
     def _let_in(self, raw: socket.socket) -> None:
-        self._arriving += 1
+        protocol: asyncio.Protocol | None = None
+
+        def make() -> asyncio.Protocol:
+            nonlocal protocol
+            protocol = self._make_protocol()
+            self._arriving.add(protocol)
+            return protocol
 
         def came(_: Any, error: Exception | None) -> None:
-            self._arriving -= 1
+            self._arriving.discard(protocol)
             if error is not None:
                 raw.close()
 
-        Drive(asyncio.get_running_loop().connect_accepted_socket(self._make_protocol, raw), came)
+        Drive(asyncio.get_running_loop().connect_accepted_socket(make, raw), came)
 
     def _rest(self, listening: socket.socket, error: OSError) -> None:
         """Whatever it is, it must not be met again at once."""

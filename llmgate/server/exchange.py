@@ -15,8 +15,9 @@ from starlette.types import Receive, Scope, Send
 from llmgate.admission.base import LOADING_MODEL, NO_CONNECTION, Place
 from llmgate.config.settings import UpstreamSettings
 from llmgate.core.caller import Caller
+from llmgate.core.keys import ClientKey
 from llmgate.core.routing import Route
-from llmgate.errors import ClientStalled, GateError, NotFound, Outcome, UpstreamDown, UpstreamFailed
+from llmgate.errors import ClientStalled, GateError, ModelNotAllowed, NotFound, Outcome, UpstreamDown, UpstreamFailed
 from llmgate.protocols.gather.gathering import Gathering
 from llmgate.protocols.gather.gatherings import gathering_of
 from llmgate.protocols.gather.request import as_stream
@@ -31,6 +32,7 @@ from llmgate.server.asgi import (
     JSON,
     ClientLeft,
     access_of,
+    check_coding,
     peer_of,
     read_aside,
     read_body,
@@ -79,8 +81,8 @@ class Exchange(Errand):
         "_grace",
         "_keeps_slot",
         "_loadings",
+        "_names",
         "_path",
-        "_place",
         "_query",
         "_relay",
         "_release_timeout",
@@ -114,7 +116,8 @@ class Exchange(Errand):
         self._wishes = Wishes()
         self._release_timeout = 0.0
         self._force_stream = False
-        self._place: Place | None = None
+        self._names: tuple[str, ...] = ()
+        """Those of its model: as it was asked for, and as it is served."""
         self._keeps_slot = False
         """What the answer says decides whether the request is asked again: until then its slot is not given back."""
         self._loadings = 0
@@ -139,18 +142,22 @@ class Exchange(Errand):
             request = await self._read()
             route = self._route(request.model)
             self._voice.upstream = route.upstream
+            self._names = request.model, route.model
         except ClientLeft:
             return
-        except GateError as error:
-            self._fail(error)
-            await self._reply.wait_sent()
+        except Exception as error:
+            await self._refuse(error)
             return
-        try:
-            await self._live(lambda: self._wait_and_run(request, route))
-        finally:
-            self._voice.hush()
-            if self._grace is not None:
-                self._grace.cancel()
+        await self._live(lambda: self._wait_and_run(request, route))
+
+    def _let_go(self) -> None:
+        super()._let_go()
+        self._voice.hush()
+        if self._grace is not None:
+            self._grace.cancel()
+        for sink in (self._relay, self._whole):
+            if sink is not None:
+                sink.let_go()
 
     async def _wait_and_run(self, request: ModelRequest, route: Route) -> None:
         settings = self._settings_of(route.upstream)
@@ -177,7 +184,7 @@ class Exchange(Errand):
         verdict = Verdict.AGAIN
         while verdict is not Verdict.PASSED_ON:
             await self._voice.tell_wait(place)
-            verdict = await self._run(place, way, stream=request.stream)
+            verdict = await self._run(place, way, request)
             if verdict is Verdict.OTHER_WAY and self._server is not None:
                 way = await _find_aside(find_way, self._server.speech, request.body)
 
@@ -195,8 +202,10 @@ class Exchange(Errand):
         )
         return lambda speech: way_of(self._surface, self._path, request, speech, options, self._id)
 
-    async def _run(self, place: Place, way: Way, *, stream: bool) -> Verdict:
+    async def _run(self, place: Place, way: Way, request: ModelRequest) -> Verdict:
         """The slot is there: asks the server."""
+        body = await self._body_for(way, request)
+        await self._services.wait_for_room(place)
         server = self._services.upstreams.get(place.endpoint)
         if server is None:
             wait_for_another(place)
@@ -204,8 +213,8 @@ class Exchange(Errand):
         self._server = server
         if way.path == self._path and server.speech.speaks(way.path) is False:
             return Verdict.OTHER_WAY  # that was learnt while it waited
-        self._answer_status = 0
-        call = self._call(way, server, stream=stream)
+        self._answer_status, stream = 0, request.stream
+        call = self._call(way, server, body)
         place.hand_over()
         if stream or self._gathering is not None:  # the head of any other answer comes with its end, and tells nothing
             server.traffic.sent(self._id, time.monotonic())
@@ -219,12 +228,23 @@ class Exchange(Errand):
             self._requeued = False
             return Verdict.AGAIN
 
-    def _call(self, way: Way, server: Upstream, *, stream: bool) -> Call:
-        """A whole answer is put together from a stream here: in most servers only who streams can leave."""
-        body = way.body
+    async def _body_for(self, way: Way, request: ModelRequest) -> bytes:
+        """A whole answer is put together from a stream here: in most servers only who streams can leave. Made when it
+        is wanted: one that waits keeps one body."""
+        forced = self._force_stream and not request.stream
+
+        def make(_: bytes) -> tuple[bytes, bytes | None]:
+            body = way.body
+            return body, as_stream(way.path, body) if forced else None
+
+        body, streaming = await read_aside(make, request.body, with_slot=True)
         self._gathering = None
-        if not stream and self._force_stream and (streaming := as_stream(way.path, body)) is not None:
-            body, self._gathering = streaming, gathering_of(way.path)
+        if streaming is None:
+            return body
+        self._gathering = gathering_of(way.path)
+        return streaming
+
+    def _call(self, way: Way, server: Upstream, body: bytes) -> Call:
         target = way.path.encode("ascii") + (b"?" + self._query if self._query and way.keeps_query else b"")
         headers = way.headers(self._headers)
         return server.call(b"POST", target, headers, body, self._upstream_done, request_id=self._id)
@@ -280,6 +300,8 @@ class Exchange(Errand):
     async def _pass_stream(self, answer: Answer, way: Way) -> None:
         watch = way.watch()
         watch.opened = self._reply.started
+        if self._server is not None:
+            watch.hides = self._server.without_secrets
         if not self._reply.started:
             self._voice.open_stream(returned_headers(answer))
         record = self._services.ledger.record(self._id)
@@ -372,6 +394,17 @@ class Exchange(Errand):
 
     # ---- the client's end
 
+    @property
+    def _is_unsent(self) -> bool:
+        """See Errand."""
+        return self._place is None or not self._place.is_handed_over
+
+    def _narrowed_error(self, key: ClientKey) -> GateError | None:
+        """See Errand."""
+        if key.may_use(*self._names):
+            return None
+        return ModelNotAllowed("llmgate: this key may not use this model any more (MODEL_NOT_ALLOWED)")
+
     def _client_gone(self) -> None:
         """See Errand. One that has all of a stream leaves the upstream a moment to end its message."""
         if self._reply.finished:
@@ -408,6 +441,7 @@ class Exchange(Errand):
 
     async def _read(self) -> ModelRequest:
         server = self._services.settings.server
+        check_coding(self._headers)
         body = await read_body(self._headers, self._receive, server.max_body, server.body_timeout)
         self._wishes = read_wishes(self._headers)
         return await read_aside(self._surface.read_request, body)
@@ -421,6 +455,7 @@ class Exchange(Errand):
 
     def _caller(self, request: ModelRequest) -> Caller:
         headers, names = self._headers, self._services.settings.identify
+        session, session_from = identity.session_of(headers, names.session, request.session)
         return Caller(
             id=self._id,
             model=request.model,
@@ -428,7 +463,9 @@ class Exchange(Errand):
             path=self._path,
             stream=request.stream,
             client=identity.client_of(headers),
-            session=identity.session_of(headers, names.session, request.session),
+            client_version=identity.version_of(headers),
+            session=session,
+            session_from=session_from,
             purpose=identity.purpose_of(headers, names.purpose) or request.purpose,
             key=access_of(self._scope).key_name,
             peer=peer_of(self._scope),

@@ -20,7 +20,7 @@ from llmgate.protocols.counting import COUNT_PATH
 from llmgate.protocols.surface import Surface
 from llmgate.protocols.surfaces import CHAT, MESSAGES, OLLAMA_CHAT, SURFACES
 from llmgate.server import models
-from llmgate.server.asgi import ClientLeft, access_of, headers_of, read_body
+from llmgate.server.asgi import INTERNAL, ClientLeft, access_of, check_coding, headers_of, read_body
 from llmgate.server.count import TokenCount
 from llmgate.server.door import Door
 from llmgate.server.exchange import Exchange
@@ -55,7 +55,11 @@ class FrontDoor:
         self._door = Door(services)
         self._app = Starlette(
             routes=[*self._own_paths()],
-            exception_handlers={404: self._answer_not_found, 405: self._answer_wrong_method},
+            exception_handlers={
+                404: self._answer_not_found,
+                405: self._answer_wrong_method,
+                Exception: self._answer_failure,
+            },
         )
         self._app.router.redirect_slashes = False  # a redirect is no answer that a client of ours reads
 
@@ -124,7 +128,7 @@ class FrontDoor:
             return JSONResponse({"ready": False, "checks": {name: "unknown upstream"}}, status_code=404)
         checks = {upstream: admission.gate(upstream).mode.value for upstream in names}
         ready = not self._services.draining and (name is None or checks[name] == Mode.OPEN.value)
-        checks["llmgate"] = "draining" if self._services.draining else "listening"
+        checks["llmgate"] = "stopping" if self._services.draining else "listening"
         return JSONResponse({"ready": ready, "checks": checks}, status_code=200 if ready else 503)
 
     # ---- models
@@ -162,6 +166,7 @@ class FrontDoor:
     async def _show_model(self, request: Request) -> Response:
         server = self._services.settings.server
         try:
+            check_coding(headers_of(request.scope))
             body = await read_body(headers_of(request.scope), request.receive, server.max_body, server.body_timeout)
             model = self._find(_read_show(body), request.scope)
         except ClientLeft:
@@ -195,6 +200,10 @@ class FrontDoor:
         allowed = getattr(error, "headers", None) or {}
         wrong = MethodNotAllowed("llmgate: this path does not take this method (METHOD_NOT_ALLOWED)")
         return self._refuse(wrong, request.scope, {name.lower(): value for name, value in allowed.items()})
+
+    def _answer_failure(self, request: Request, _: Exception) -> Response:
+        """A fault of ours, which goes on to the log."""
+        return self._refuse(GateError(INTERNAL), request.scope)
 
 
 def _is_anthropic(scope: Scope) -> bool:

@@ -4,7 +4,9 @@
 - Reading never stops while a request waits: what comes too early (pipelining) is dropped, and the connection closes
   after the first answer. uvicorn would stop reading instead, and so never learn that the waiting client has left.
 - Every state but that of a request at work has a deadline: no first byte, half a head, nothing after an answer, and a
-  close whose client does not close. One timer serves them all. The body's deadline is that of whoever reads it.
+  close whose client does not close. One timer serves them all; it is not set anew for each of them: when it rings too
+  early it is set for the rest. The body's deadline is that of whoever reads it.
+- What the kernel must know of a connection it has from its listening socket: see HttpServer.
 - A connection with unread input is not closed before its client had time to read the answer: the kernel would send a
   reset, which can overtake it. Until then what comes is thrown away, for a bounded time and a bounded size.
 - `scope["extensions"]["llmgate.connection"]` is an `asgi.Connection`. Its `abort` closes at once: a plain close waits
@@ -13,23 +15,23 @@
 
 import asyncio
 import fcntl
-import struct
 import sys
 import termios
 import urllib.parse
 from collections.abc import Callable
 
 import httptools
-from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from llmgate.core.bodies import Bodies
-from llmgate.errors import BadRequest, GateError, HeadTimeout, TooManyBodies
+from llmgate.errors import BadRequest, GateError, HeadTimeout, Refused, TooManyBodies
 from llmgate.protocols.request_reader import RequestReader
 from llmgate.protocols.wire_answer import wire_answer
 from llmgate.server.asgi import CONNECTION
 from llmgate.server.cycle import Cycle
-from llmgate.upstreams.peer import set_user_timeout, watch_peer
+from llmgate.upstreams.deadlines import LATE_SECONDS, REREAD_SECONDS
+from llmgate.upstreams.peer import set_user_timeout
 
 IDLE_SECONDS = 75.0
 """How long a connection is kept for another request."""
@@ -41,6 +43,9 @@ HEAD_LINGER_BYTES = 1 << 20
 """Nobody sends more of a head before it looks."""
 
 RETRY_SECONDS = 1
+
+_TICK = 0.001
+"""A loop's clock is no finer."""
 
 _BLANK = (b"\r\n", b"\r", b"\n")
 """What some clients send behind a body; it is no request."""
@@ -66,21 +71,32 @@ class GateProtocol(HttpToolsProtocol):
     _lingered: int | None = None
     """Bytes thrown away since the last answer; None = the connection is not closing yet."""
     _timer: asyncio.TimerHandle | None = None
+    _due = 0.0
+    _then: Callable[[], object] | None = None
+    """What happens when the loop's clock says `_due`; None: nothing does."""
     _watched = True
     """The kernel's user timeout is on."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        """Instead of uvicorn's, which asks the kernel for what the transport knows."""
+        self.connections.add(self)
+        self.transport = transport
+        self.flow = FlowControl(transport)
+        peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+        self.client = peer[:2] if isinstance(peer, tuple) else None
+        self.server = own[:2] if isinstance(own, tuple) else (own, None)
+        self.scheme = "http"
         self._reader = RequestReader()
-        raw = transport.get_extra_info("socket")
-        if raw is not None:
-            watch_peer(raw, user_timeout=self.user_timeout)
         self._arm(self.header_timeout, transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._arm(None)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self._release_body()
         super().connection_lost(exc)
+        self.scope = None  # type: ignore[assignment]  # it knows this connection
 
     # ---- what comes
 
@@ -230,11 +246,14 @@ class GateProtocol(HttpToolsProtocol):
             self.transport.abort()
 
     def shutdown(self) -> None:
-        """The server stops: closes when the answer that is under way is written, at once where there is none."""
-        if self._is_answering and self.cycle is not None and not self.cycle.disconnected:
+        """The server stops: closes when the answer that is under way is written, at once where there is none. Whose
+        body is not whole is told, for nobody will read it."""
+        if not self._is_answering or self.cycle is None or self.cycle.disconnected:
+            self.transport.close()
+        elif self._reader.is_complete or self.cycle.response_started:
             self.cycle.keep_alive = False
         else:
-            self.transport.close()
+            self.refuse(Refused("llmgate: llmgate is stopping (REFUSED)"))
 
     def abort(self) -> None:
         """See asgi.Connection."""
@@ -248,11 +267,30 @@ class GateProtocol(HttpToolsProtocol):
 
     def _arm(self, seconds: float | None, then: Callable[[], object] | None = None) -> None:
         """The one deadline that holds now; None = there is none."""
+        self._then = then
+        if seconds is None:
+            self._then = None
+            return
+        self._due = self.loop.time() + seconds
         if self._timer is not None:
+            if self._timer.when() <= self._due:
+                return
             self._timer.cancel()
-            self._timer = None
-        if seconds is not None and then is not None:
-            self._timer = self.loop.call_later(seconds, then)
+        self._timer = self.loop.call_later(seconds, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        then = self._then
+        if then is None:
+            return
+        now = self.loop.time()
+        if now - self._due > LATE_SECONDS:  # everything stood still: what came meanwhile is to be read first
+            self._due = now + REREAD_SECONDS
+        if (left := self._due - now) > _TICK:
+            self._timer = self.loop.call_later(left, self._ring)
+        else:
+            self._then = None
+            then()
 
     # ---- how much is on its way
 
@@ -269,9 +307,9 @@ class GateProtocol(HttpToolsProtocol):
     def _unacknowledged(self) -> int:
         """What the kernel still holds for the client, where it tells; it frees room only in large steps."""
         raw = self.transport.get_extra_info("socket")
-        if sys.platform != "linux" or raw is None or raw.fileno() < 0:
+        if sys.platform != "linux" or raw is None or (number := raw.fileno()) < 0:
             return 0
-        return int(struct.unpack("i", fcntl.ioctl(raw.fileno(), termios.TIOCOUTQ, b"\0" * 4))[0])
+        return int.from_bytes(fcntl.ioctl(number, termios.TIOCOUTQ, b"\0" * 4), sys.byteorder)
 
     async def wait_writable(self) -> None:
         """See asgi.Connection."""

@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -11,7 +12,9 @@ from starlette.types import ASGIApp
 from llmgate.core.bodies import Bodies
 from llmgate.server.doorman import Doorman
 from llmgate.server.http_protocol import GateProtocol
+from llmgate.upstreams.peer import set_user_timeout, watch_peer
 
+CUT_SECONDS = 0.8
 GONE_SECONDS = 60.0
 GONE_MARGIN_SECONDS = 10.0
 
@@ -23,6 +26,8 @@ class WireLimits:
     header_timeout: float | None = 10.0
     """Seconds to the first byte of a connection, and from there to the end of a head."""
     max_connections: int = 20_000
+    connections_name: str = "max_connections"
+    """What the log calls that limit."""
     max_bodies: int | None = None
     """Bytes of all request bodies that are held at once."""
 
@@ -63,8 +68,13 @@ class HttpServer:
         self._server = uvicorn.Server(config)
         self._server.servers = []
         self._server.lifespan = config.lifespan_class(config)
+        self._listening = list(sockets)
+        for listening in sockets:  # whatever it accepts has these from it, for nothing
+            watch_peer(listening, user_timeout=self._protocol.user_timeout)
         state = self._server.server_state
-        self._doorman = Doorman(sockets, self._make_protocol, lambda: len(state.connections), limits.max_connections)
+        self._doorman = Doorman(
+            sockets, self._make_protocol, state.connections, limits.max_connections, limits.connections_name
+        )
 
     def _make_protocol(self) -> asyncio.Protocol:
         protocol: asyncio.Protocol = self._server.config.http_protocol_class(  # type: ignore[call-arg]
@@ -75,6 +85,9 @@ class HttpServer:
     def set_stall(self, stall_seconds: float | None) -> None:
         """For connections that come from now on."""
         self._protocol.user_timeout = user_timeout(stall_seconds)
+        for listening in self._listening:
+            if listening.fileno() >= 0:
+                set_user_timeout(listening, self._protocol.user_timeout)
 
     async def start(self) -> None:
         self._doorman.open()
@@ -84,9 +97,15 @@ class HttpServer:
         self._doorman.close()
 
     async def stop(self) -> None:
-        """Closes what is idle at once and the rest after a second."""
+        """Closes what is idle at once and the rest after a second, before uvicorn would cancel it and say so."""
         self._doorman.close()
+        cut = asyncio.get_running_loop().call_later(CUT_SECONDS, self._cut)
         await self._server.shutdown()
+        cut.cancel()
+
+    def _cut(self) -> None:
+        for connection in list(self._server.server_state.connections):
+            cast("GateProtocol", connection).abort()
 
 
 def user_timeout(stall_seconds: float | None) -> float | None:

@@ -12,6 +12,7 @@ from llmgate.server.asgi import Headers
 
 _LONGEST = 128
 _PRODUCT = re.compile(r"[A-Za-z0-9._-]+(?:/[A-Za-z][A-Za-z0-9._-]*(?=[ /]|$))?")
+_VERSION = re.compile(r"[ /]v?([0-9][A-Za-z0-9._+-]*)")
 
 CLIENTS = {
     "anthropic/python": "anthropic-python",
@@ -30,16 +31,19 @@ class _CodexTurn(msgspec.Struct):
     request_kind: str = ""
 
 
-def session_of(headers: Headers, names: Sequence[str], from_body: str) -> str:
-    """The first header that is not empty, else what the body told; last of all `x-client-request-id`, which changes."""
-    weak = ""
+def session_of(headers: Headers, names: Sequence[str], from_body: str) -> tuple[str, str]:
+    """The session, and the name of the header that told it, or "body".
+
+    The first header that is not empty, else what the body told; last of all `x-client-request-id`, which changes.
+    """
+    weak = "", ""
     for name in names:
         value = clean(headers.get(name.encode(), b""))
         if value and name == "x-client-request-id":
-            weak = value
+            weak = value, name
         elif value:
-            return value
-    return from_body or weak
+            return value, name
+    return (from_body, "body") if from_body else weak
 
 
 def purpose_of(headers: Headers, names: Sequence[str]) -> str:
@@ -65,6 +69,16 @@ def client_of(headers: Headers) -> str:
         return ""
     name = product[0]
     return CLIENTS.get(name.lower(), name.partition("/")[0].lower())
+
+
+def version_of(headers: Headers) -> str:
+    """Of the client program whose name is taken from its User-Agent; "" where that tells none."""
+    agent = clean(headers.get(b"user-agent", b""))
+    product = _PRODUCT.match(agent)
+    if product is None or agent.startswith("Mozilla/") or headers.get(b"llmgate-client"):
+        return ""
+    version = _VERSION.match(agent, product.end())
+    return version[1] if version is not None else ""
 
 
 def clean(value: bytes) -> str:

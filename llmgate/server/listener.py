@@ -25,6 +25,7 @@ class Listener:
     def __exit__(self, *_: object) -> None:
         if self._drive is not None:
             self._drive.stop()
+            self._drive = None  # it knows this listener
 
     async def _listen(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":

@@ -15,7 +15,8 @@ from starlette.types import Receive, Scope, Send
 
 from llmgate.admission.base import LOADING_MODEL, NO_CONNECTION, Place
 from llmgate.core.caller import Caller
-from llmgate.errors import ClientStalled, GateError, NotFound, Outcome, Refused, UpstreamDown
+from llmgate.core.keys import ClientKey
+from llmgate.errors import ClientStalled, GateError, NotAllowed, NotFound, Outcome, Refused, UpstreamDown
 from llmgate.protocols.passthrough import PASSED, Unwatched, is_gated, location_for
 from llmgate.protocols.speech import LOADING, is_loading
 from llmgate.protocols.surface import Surface
@@ -82,7 +83,6 @@ class Passage(Errand):
         "_keeps_slot",
         "_leg",
         "_loadings",
-        "_place",
         "_relay",
         "_release_timeout",
         "_requeued",
@@ -95,8 +95,6 @@ class Passage(Errand):
         self._leg = leg
         self._voice = Voice(services, shape_of(leg.path, self._headers), self._reply, self._headers, self._id)
         self._release_timeout = 0.0
-        self._place: Place | None = None
-        """None, too, where it needs none."""
         self._keeps_slot = False
         """What the answer says decides whether the request is asked again: until then its slot is not given back."""
         self._loadings = 0
@@ -120,9 +118,8 @@ class Passage(Errand):
             wishes = read_wishes(self._headers)
         except ClientLeft:
             return
-        except GateError as error:
-            self._fail(error)
-            await self._reply.wait_sent()
+        except Exception as error:
+            await self._refuse(error)
             return
         await self._live(lambda: self._wait_and_run(body, wishes))
 
@@ -156,8 +153,10 @@ class Passage(Errand):
             raise Refused(f"llmgate: upstream {self._leg.upstream} takes no new requests (REFUSED)")
         self._services.ungated += 1
         try:
-            async with self._call(self._leg.upstream, body) as answer:
-                await self._take(answer)
+            call = self._call(self._leg.upstream, body)
+            with self._services.upstreams[self._leg.upstream].aside():
+                async with call as answer:
+                    await self._take(answer)
         except UpstreamDown:
             self._note_down(NO_CONNECTION)
             raise
@@ -166,6 +165,7 @@ class Passage(Errand):
 
     async def _run(self, place: Place, body: bytes) -> bool:
         """The slot is there: asks the server. False where that is not there: the request waits again."""
+        await self._services.wait_for_room(place)
         if place.endpoint not in self._services.upstreams:
             wait_for_another(place)
             return False
@@ -319,6 +319,20 @@ class Passage(Errand):
 
     # ---- the client's end
 
+    @property
+    def _is_unsent(self) -> bool:
+        """See Errand. One without a place is under way."""
+        return self._place is not None and not self._place.is_handed_over
+
+    def _narrowed_error(self, key: ClientKey) -> GateError | None:
+        """See Errand."""
+        if not key.models:
+            return None
+        return NotAllowed(
+            "llmgate: this key may use some models only now, so nothing is passed on for it but requests that name one "
+            "(NOT_ALLOWED)"
+        )
+
     def _client_gone(self) -> None:
         """See Errand."""
         if not self._reply.finished:
@@ -338,12 +352,15 @@ class Passage(Errand):
 
     def _caller(self, body_bytes: int) -> Caller:
         headers, names = self._headers, self._services.settings.identify
+        session, session_from = identity.session_of(headers, names.session, "")
         return Caller(
             id=self._id,
             api=API,
             path=identity.clean(self._leg.path),
             client=identity.client_of(headers),
-            session=identity.session_of(headers, names.session, ""),
+            client_version=identity.version_of(headers),
+            session=session,
+            session_from=session_from,
             purpose=identity.purpose_of(headers, names.purpose),
             key=access_of(self._scope).key_name,
             peer=peer_of(self._scope),

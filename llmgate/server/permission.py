@@ -30,7 +30,7 @@ def find_route(services: Services, access: Access, model: str, upstream: str = "
             f"llmgate: this key may not use the model {model!r}, or there is none; it may use "
             f"{', '.join(key.models)} (MODEL_NOT_ALLOWED)"
         )
-        services.turned_away.note(error, f"a request with key={key.name} for another model")
+        services.turned_away.note(error, f"a request with key={key.name} for another model", key.name)
         raise error
     return route
 
@@ -44,7 +44,7 @@ def check_unrestricted(services: Services, access: Access) -> None:
             "llmgate: this key may use some models only, so nothing is passed on for it but requests that name one "
             "(NOT_ALLOWED)"
         )
-        services.turned_away.note(error, f"a request with key={key.name} under /upstream/")
+        services.turned_away.note(error, f"a request with key={key.name} under /upstream/", key.name)
         raise error
 
 
@@ -58,7 +58,7 @@ def counted(services: Services, access: Access) -> Iterator[None]:
     try:
         services.key_counts.enter(key)
     except KeyLimit as error:
-        services.turned_away.note(error, f"a request with key={key.name}, which has as many as it may")
+        services.turned_away.note(error, f"a request with key={key.name}, which has as many as it may", key.name)
         raise
     try:
         yield

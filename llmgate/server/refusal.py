@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from starlette.responses import Response
 
-from llmgate.errors import BodyTimeout, BodyTooLarge, GateError, Unauthorized
+from llmgate.errors import BodyTimeout, BodyTooLarge, CodedBody, GateError, Unauthorized
 from llmgate.protocols.surface import Surface
 from llmgate.server.asgi import new_request_id
 
@@ -20,7 +20,7 @@ def refuse(
         own["www-authenticate"] = "Bearer"
     else:
         own["llmgate-request-id"] = request_id = request_id or new_request_id()
-    if isinstance(error, (BodyTooLarge, BodyTimeout)):
+    if isinstance(error, (BodyTooLarge, BodyTimeout, CodedBody)):
         own["connection"] = "close"
     body = surface.error_body(error, request_id)
     return Response(body, error.status, {**own, **(headers or {})}, media_type="application/json")

@@ -105,6 +105,10 @@ class Relay:
             self._answer.close()
             self.end(None)
 
+    def let_go(self) -> None:
+        """Nobody is told any more: what is left of the message is the transport's to end."""
+        self._on_told = None
+
     def finish(self) -> None:
         """What is kept back, and the end of the body."""
         self._reply.finish(self._last)

@@ -27,6 +27,8 @@ class Stoppable(Protocol):
 
     def stop(self, error: GateError) -> None: ...
 
+    def check_key(self) -> None: ...
+
     def give_up(self) -> None: ...
 
 
@@ -91,6 +93,20 @@ class Services:
         self.draining = False
         self.frames: Counter[tuple[str, str]] = Counter()
         """What waiting clients were told, by surface and kind: queue, heartbeat, blank."""
+
+    def set_keys(self, keys: ClientKeys) -> None:
+        """Those of clients, after a reload. Requests that were not sent yet are sent away where their key opens them no
+        more; what runs goes on."""
+        if keys != self.keys:
+            self.keys = keys
+            for member in self.running:
+                member.check_key()
+
+    async def wait_for_room(self, place: Place) -> None:
+        """The slot is there: where others use its server too, until the server can take the request."""
+        watch = self.slot_watches.get(place.endpoint)
+        if watch is not None and watch.has_strangers:
+            await watch.wait_for_room()
 
     def drain(
         self, place: Place, outcome: Outcome, release_timeout: float, *, lost: bool = False, had_head: bool = True

@@ -164,13 +164,17 @@ class UnixSocket:
         bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         mode = self._mode if self._group is None else self._mode & 0o700
         before = os.umask(0o777 & ~mode)
+        is_there = False
         try:
             bound.bind(str(self.path))
+            is_there = True
             if self._group is not None:  # wider than it was made only once it has its group; nobody listens yet
                 os.chown(self.path, -1, self._group, follow_symlinks=False)
                 self.path.chmod(self._mode)
         except OSError:
             bound.close()
+            if is_there:
+                self.path.unlink(missing_ok=True)
             raise
         finally:
             os.umask(before)

@@ -32,6 +32,7 @@ class Surplus:
         """Answers and closes it, now or soon."""
         if len(self._held) >= self._most:
             self._close(next(iter(self._held)))
+        raw.setblocking(False)
         try:
             raw.send(self._answer)
             raw.shutdown(socket.SHUT_WR)

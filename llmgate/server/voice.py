@@ -11,7 +11,7 @@ import msgspec
 
 from llmgate.admission.base import Place
 from llmgate.core.line import Position
-from llmgate.errors import BodyTimeout, BodyTooLarge, GateError, KeyLimit, QueueError
+from llmgate.errors import BodyTimeout, BodyTooLarge, CodedBody, GateError, KeyLimit, QueueError, Unauthorized
 from llmgate.protocols.surface import Opening, Surface
 from llmgate.protocols.upstream_error import UpstreamTold
 from llmgate.server import identity
@@ -81,16 +81,14 @@ class Voice:
 
     async def tell_wait(self, place: Place) -> None:
         """Until the slot is there, the client is told where it stands; raises what ends the wait otherwise."""
-        if place.had_slot:
-            await place.wait_admitted()  # nothing but signs of life once it had a slot
-            return
         position = place.position()
-        if position is None:
-            return
-        self._arrival = [(b"llmgate-position", b"%d" % position.position), (b"llmgate-depth", b"%d" % position.depth)]
-        if self._opening is None:
+        if position is not None and not place.had_slot:
+            at, depth = b"%d" % position.position, b"%d" % position.depth
+            self._arrival = [(b"llmgate-position", at), (b"llmgate-depth", depth)]
+        if position is None or self._opening is None:
             await place.wait_admitted()
             return
+        self._told = None  # one that had a slot, and waits again, has heard otherwise meanwhile
         self._reply.on_writable = lambda: self._tell(place.position())
         async for position in place.positions():
             if not self._reply.started:
@@ -109,6 +107,9 @@ class Voice:
         if not self._services.settings.waiting.eta:
             position = msgspec.structs.replace(position, eta_ms=None)
         self._services.frames[self._surface.name, "queue"] += 1
+        record = self._services.ledger.record(self._id)
+        if record is not None:
+            record.queue_frames += 1
         self._reply.write(self._surface.queue_frame(position, self._opening))
 
     def _beat(self) -> None:
@@ -122,7 +123,7 @@ class Voice:
             return
         if not self._reply.started:
             self.open_stream([])
-        position = None if self._place.had_slot else self._place.position()
+        position = self._place.position()
         self._services.frames[self._surface.name, "heartbeat"] += 1
         self._reply.write(self._surface.heartbeat(position, self._opening))
 
@@ -130,6 +131,7 @@ class Voice:
         """No sign of life any more: the answer speaks for itself."""
         if self._heartbeat is not None:
             self._heartbeat.stop()
+            self._heartbeat = None
 
     # ---- the answer's frame
 
@@ -178,8 +180,10 @@ class Voice:
 
     def _error_headers(self, error: GateError) -> list[Header]:
         headers = [(b"llmgate-code", error.code.encode("ascii"))]
-        if isinstance(error, (BodyTooLarge, BodyTimeout)):
+        if isinstance(error, (BodyTooLarge, BodyTimeout, CodedBody)):
             headers.append((b"connection", b"close"))  # the rest of its body is not read
+        if isinstance(error, Unauthorized):
+            headers.append((b"www-authenticate", b"Bearer"))
         if isinstance(error, KeyLimit):  # the client's own doing: it may well ask again, but not at once
             headers += [(b"retry-after", b"%d" % self._retry_after()), (b"llmgate-limit", b"%d" % error.limit)]
         if isinstance(error, QueueError):

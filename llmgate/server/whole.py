@@ -117,6 +117,10 @@ class Whole:
             self._answer.close(self._error)
             self.end(None)
 
+    def let_go(self) -> None:
+        """Nobody is told any more: what is left of the message is the transport's to end."""
+        self._on_told = None
+
     def take_end(self) -> bool:
         """Nothing more will come that matters: whether what is here is a whole answer."""
         if self._error is not None or self._taken:

@@ -55,11 +55,18 @@ def told(_: int, __: bytes) -> bytes:
     return TOLD
 
 
-def check_passed(passed: bytes, whole: bytes) -> None:
-    """It is the whole, or all of it that lies before an error of a foreign shape."""
+ENDS = (b"message_stop", b"[DONE]", b"response.completed", b"response.incomplete", b"response.failed", b"true")
+"""What one of the surfaces' own ends holds."""
+
+
+def check_passed(passed: bytes, whole: bytes, *, complete: bool) -> None:
+    """It is the whole, or all of it that lies before the stream's own end or an error of a foreign shape."""
     before = passed.removesuffix(TOLD)
     assert whole.startswith(before)
-    if before == passed:
+    if complete and passed != whole:
+        last = (blocks(passed)[0] or passed.splitlines())[-1]
+        assert any(end in last for end in ENDS)
+    elif before == passed:
         assert passed == whole
     else:
         assert b"error" in whole[len(before) :].replace(b"\\u0072", b"r")

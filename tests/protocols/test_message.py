@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmgate.protocols.message import MOST, is_html, mask, tidy
+from llmgate.protocols.message import MOST, is_html, mask, mask_bytes, tidy
 
 SECRETS = [
     "sk-abcdefghijklmnop",
@@ -89,3 +89,9 @@ def test_masking_twice_changes_nothing_more() -> None:
 )
 def test_html_is_known(text: str, html: bool) -> None:
     assert is_html(text) is html
+
+
+@given(st.binary())
+def test_bytes_without_a_secret_stay_whatever_they_are(data: bytes) -> None:
+    assert mask_bytes(data) == data or b"***" in mask_bytes(data)
+    assert mask_bytes(b"\xff\xc3 sk-abcdefgh \xe9" + data[:0]) == b"\xff\xc3 *** \xe9"

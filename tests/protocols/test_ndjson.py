@@ -81,7 +81,7 @@ def test_is_ndjson(content_type: bytes, said: bool) -> None:
 def test_cuts_change_nothing(stream: bytes, places: list[int]) -> None:
     whole = run(Lines, [stream])
     assert run(Lines, cut(stream, places)) == whole
-    check_passed(whole[0], expected(stream))
+    check_passed(whole[0], expected(stream), complete=whole[2])
     assert whole[4] == bool(whole[0] or whole[1])
 
 
@@ -97,7 +97,7 @@ def test_each_piece_gives_all_that_is_whole_and_no_more(stream: bytes, places: l
     watch, passed, came = Lines(), b"", b""
     for piece in cut(stream, places):
         passed, came = passed + watch.feed(piece), came + piece
-        check_passed(passed, expected(came))
+        check_passed(passed, expected(came), complete=watch.complete)
 
 
 @given(stream=streams())
@@ -227,7 +227,23 @@ def test_a_longer_line_passes_as_it_comes_and_is_not_read(monkeypatch: pytest.Mo
     assert not watch.inside_event
     assert watch.feed(b":true}\n") == b'{"done":true}\n'
     assert watch.complete
+
+
+def test_a_longer_line_in_one_piece_is_not_read_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ndjson, "LIMIT", 40)
+    watch = Lines()
+    start = b'{"done":true' + b" " * 28
     assert watch.feed(start + b"}\n" + start) == start + b"}\n"
+    assert not watch.complete
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_nothing_passes_behind_the_last_line(size: int) -> None:
+    watch = Lines()
+    stream = PART + DONE + PART + b'{"error":"m"}\n' + DONE[:-1]
+    got = b"".join(watch.feed(stream[start : start + size]) for start in range(0, len(stream), size))
+    assert got == PART + DONE
+    assert (watch.complete, watch.failed, watch.finish()) == (True, False, b"")
 
 
 def pieces_without_end(count: int, size: int) -> Iterator[bytes]:

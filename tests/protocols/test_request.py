@@ -1,7 +1,11 @@
 """Reading and re-addressing a request's body."""
 
+import gc
 import json
-from typing import Any
+import sys
+import time
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import example, given
@@ -10,6 +14,9 @@ from hypothesis import strategies as st
 from llmgate.errors import BadRequest
 from llmgate.protocols import request as request_module
 from llmgate.protocols.request import DEPTH_MOST, MODEL_MOST, read_model_request, replace_model
+
+if TYPE_CHECKING:
+    from _typeshed import TraceFunction
 
 DEEP = b"[" * 100_000 + b"]" * 100_000
 
@@ -308,3 +315,53 @@ def test_depth_is_that_of_another_parser(values: list[bytes], most: int, window:
         else:
             taken = True
     assert taken is (depth_of(json.loads(body)) <= most)
+
+
+LARGE = 8 << 20
+LARGE_TEXTS = {
+    "objects": b'{"model":"m","messages":[' + b'{"a":1},' * (LARGE // 8) + b"{}]}",
+    "one string": b'{"model":"m","messages":["' + b"A" * LARGE + b'"]}',
+    "escapes": b'{"model":"m","messages":["' + b'\\"\\\\' * (LARGE // 4) + b'"]}',
+    "backslashes": b'{"model":"m","messages":["' + b"\\\\" * (LARGE // 2) + b'"]}',
+    "characters": b'{"model":"m","messages":["' + "\u00e9".encode() * (LARGE // 2) + b'"]}',
+    "models": b'{"model":"m","messages":[' + b'{"model":1},' * 5_000 + b'"' + b"A" * LARGE + b'"]}',
+}
+
+
+@pytest.mark.parametrize("body", LARGE_TEXTS.values(), ids=LARGE_TEXTS)
+def test_no_step_but_the_decoder_takes_more_than_a_small_part(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line of code is one call in C at least, which nothing else can run beside. In time of this thread's own, and
+    as a part of the whole: so it does not matter how fast the machine is, and what else it does."""
+    spent: list[float] = []
+    before = time.thread_time()
+
+    def trace(frame: FrameType, event: str, argument: object) -> "TraceFunction":
+        nonlocal before
+        now = time.thread_time()
+        spent.append(now - before)
+        before = time.thread_time()
+        return trace
+
+    read_model_request(body)
+    monkeypatch.setattr(request_module, "_HEAD", DecodedAlready(body))
+    old = sys.gettrace()
+    gc.disable()
+    sys.settrace(trace)
+    try:
+        before = time.thread_time()
+        read_model_request(body)
+    finally:
+        sys.settrace(old)
+        gc.enable()
+    started = time.thread_time()
+    body.translate(None, b"[{")
+    whole = time.thread_time() - started
+    assert max(spent) < max(whole / 4, 0.004), "one pass over the whole body in one call"
+
+
+class DecodedAlready:
+    def __init__(self, body: bytes) -> None:
+        self.head = request_module._HEAD.decode(body)
+
+    def decode(self, _: bytes) -> Any:
+        return self.head

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from llmgate.protocols.slot_list import Slot, is_router, read_loaded, read_slots, slots_path_of
+from llmgate.protocols.slot_list import Slot, is_router, read_loaded, read_sleeping, read_slots, slots_path_of
 
 NEW = {
     "id": 1,
@@ -64,6 +64,20 @@ def test_tasks_of_two_models_are_two():
     body = json.dumps([NEW]).encode()
     (a,), (b,) = read_slots(body, "a") or (), read_slots(body, "b") or ()
     assert a.task != b.task
+
+
+@pytest.mark.parametrize(
+    ("body", "sleeps"),
+    [
+        (b'{"is_sleeping":true,"x":1}', True),
+        (b'{"is_sleeping":false}', False),
+        (b"{}", False),
+        (b"[]", False),
+        (b"", False),
+    ],
+)
+def test_a_server_that_sleeps(body: bytes, sleeps: bool):
+    assert read_sleeping(body) is sleeps
 
 
 def test_a_router_is_known_by_its_refusal():

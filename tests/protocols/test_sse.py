@@ -98,7 +98,7 @@ def test_cuts_change_nothing(make: Make, stream: bytes, places: list[int]) -> No
     pieces = cut(stream, places)
     whole = run(make, [stream])
     assert run(make, pieces) == whole
-    check_passed(whole[0], expected(stream))
+    check_passed(whole[0], expected(stream), complete=whole[2])
     assert whole[4] == bool(whole[0].removeprefix(MARK) or whole[1])
 
 
@@ -120,7 +120,7 @@ def test_each_piece_gives_all_that_is_whole_and_no_more(make: Make, stream: byte
     for piece in cut(stream, places):
         passed, came = passed + watch.feed(piece), came + piece
         if not MARK.startswith(came):
-            check_passed(passed, expected(came))
+            check_passed(passed, expected(came), complete=watch.complete)
 
 
 @pytest.mark.parametrize("make", WATCHES)
@@ -163,6 +163,20 @@ def test_what_only_looks_like_nothing_but_whole_events(between: bytes, lost: int
 def test_any_bytes_are_taken(make: Make, data: bytes, places: list[int]) -> None:
     assert run(make, cut(data, places)) == run(make, [data])
     assert run(make, [data])[0] == expected(data)
+
+
+@pytest.mark.parametrize(("name", "make"), RECORDED)
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("more", [b"", b"\n", b": c\n\n", b'data: {"error":"m"}\n\n', b"data: {", CHAT_EVENT])
+def test_nothing_passes_behind_the_end(name: str, make: Make, line_end: bytes, more: bytes) -> None:
+    """Whether it comes with the end or later; but an LF that ends the end's blank line is part of it."""
+    whole, more = (text.replace(b"\n", line_end) for text in (recorded(name), more))
+    for cut_at in range(len(whole) - 3, len(whole) + len(more)):
+        watch = make()
+        stream = whole + more
+        assert watch.feed(stream[:cut_at]) + watch.feed(stream[cut_at:]) == whole
+        assert (watch.complete, watch.failed, watch.finish()) == (True, False, b"")
+        assert watch.feed(CHAT_EVENT) + watch.feed(MESSAGES_EVENT) + watch.feed(RESPONSES_EVENT) == b""
 
 
 @pytest.mark.parametrize(("name", "make"), RECORDED)

@@ -90,3 +90,13 @@ def model_of(call: Call) -> str:
 def frames(wire: Wire) -> list[dict[str, Any]]:
     """The queue frames that it got."""
     return [json.loads(data) for data in re.findall(rb"event: queue\ndata: (.*)\n\n", wire.answer.body)]
+
+
+def states(wire: Wire) -> list[tuple[int, str | None]]:
+    """Position and state in each of them."""
+    return [(frame["position"], frame.get("state")) for frame in frames(wire)]
+
+
+def without_frames(wire: Wire) -> bytes:
+    """All the rest."""
+    return re.sub(rb"event: queue\ndata: .*\n\n", b"", wire.answer.body)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from rawclient import Client, CutOff
 
-from llmgate.server import admin_events
 from llmgate.server.admin_events import EventStream
+from llmgate.telemetry import feed
 from tests.server.desk import ME, AdminDesk
 from tests.server.house import logged
 
@@ -78,7 +78,7 @@ async def test_who_did_it_is_told(desk: AdminDesk) -> None:
     await desk.act("POST", "/v1/upstreams/a/pause")
     event = await viewer.event()
     assert (event["kind"], event["by"].partition(" (")[0]) == ("mode_changed", f"uid {ME}")
-    assert event["text"].startswith(f"paused (was open) by uid {ME}")
+    assert event["text"].startswith(f"paused by uid {ME}")
 
 
 async def test_who_comes_back_gets_what_was_missed(desk: AdminDesk) -> None:
@@ -103,10 +103,11 @@ async def test_one_that_says_nothing_known_gets_a_snapshot(desk: AdminDesk, afte
 
 
 async def test_while_nothing_happens_it_shows_that_it_lives(desk: AdminDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admin_events, "ALIVE_SECONDS", 0.005)
+    monkeypatch.setattr(feed, "_PROGRESS_SECONDS", 0.005)
     viewer = await watch(desk)
     await viewer.item()
-    assert [await viewer.client.frame() for _ in range(3)] == [b": alive\n\n"] * 3
+    told = [(await viewer.item())[1] for _ in range(4)][1:]
+    assert [(item["type"], item["number"]) for item in told] == [("progress", 0)] * 3
     await desk.enter("r")
     assert (await viewer.event())["number"] == 1
 

@@ -49,7 +49,7 @@ async def test_an_unknown_upstream_is_told_with_those_that_there_are(desk: Admin
 
 async def test_the_nearest_name_is_told(desk: AdminDesk) -> None:
     assert (await desk.refusal("GET", "/v1/upstreams/aa"))[2] == (
-        "there is no upstream 'aa'; do you mean a? there are: a, b"
+        "there is no upstream 'aa'; did you mean a? there are: a, b"
     )
 
 
@@ -142,7 +142,7 @@ async def test_pause_resume_and_drain(desk: AdminDesk) -> None:
     assert await change("pause") == ("paused", False)
     await desk.enter("w")
     assert desk.admission.gate("a").depth == 1
-    assert await change("drain") == ("closed", True)
+    assert await change("drain") == ("draining", True)
     assert desk.admission.gate("a").depth == 0, "who waited is served"
     assert await change("pause") == ("paused", True)
     assert await change("resume") == ("full", True)
@@ -297,7 +297,7 @@ async def test_move_to_the_front(desk: AdminDesk) -> None:
     other = await desk.get("/v1/requests/w1")
     assert [(step["kind"], step["position"], step["text"]) for step in other["journey"]] == [
         ("queued", 1, "queued (depth 1)"),
-        ("position", 2, "w2 moved to the front"),
+        ("position", 2, "w2 moved"),
     ]
 
 

@@ -84,7 +84,7 @@ def test_a_query_is_read_as_its_type_says() -> None:
         (
             [("upsteam", "1")],
             ReadyQuery,
-            "there is no parameter 'upsteam' here; do you mean upstream? there are: upstream",
+            "there is no parameter 'upsteam' here; did you mean upstream? there are: upstream",
         ),
     ],
 )
@@ -122,5 +122,5 @@ def test_any_object_is_read_or_refused(fields: dict[str, object]) -> None:
 
 
 def test_the_nearest_name() -> None:
-    assert nearest("reasonin", ["ollama", "reasoning"]) == "do you mean reasoning? "
+    assert nearest("reasonin", ["ollama", "reasoning"]) == "did you mean reasoning? "
     assert nearest("x", ["ollama"]) == ""

@@ -12,6 +12,7 @@ from virtual_loop import run, this_loop
 from llmgate.core.access import Access
 from llmgate.core.keys import ClientKey
 from llmgate.errors import BadRequest, BodyTimeout, BodyTooLarge
+from llmgate.protocols.surfaces import MESSAGES
 from llmgate.server.asgi import (
     ACCESS,
     LARGE_BODY,
@@ -118,6 +119,40 @@ async def test_a_large_body_is_read_in_another_thread() -> None:
     here = threading.get_ident()
     assert await read_aside(lambda _: threading.get_ident(), bytes(LARGE_BODY)) == here
     assert await read_aside(lambda _: threading.get_ident(), bytes(LARGE_BODY + 1)) != here
+
+
+async def test_large_bodies_are_read_one_after_the_other_and_small_ones_beside_them() -> None:
+    told: list[str] = []
+    begun, may_end = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def first(_: bytes) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        assert may_end.wait(60)
+        told.append("first")
+
+    large = bytes(LARGE_BODY + 1)
+    reading = [asyncio.ensure_future(read_aside(first, large))]
+    await begun.wait()
+    reading += [asyncio.ensure_future(read_aside(lambda _: told.append("next"), large)) for _ in range(8)]
+    await asyncio.sleep(0)
+    await read_aside(lambda _: told.append("small"), b"")
+    await read_aside(lambda _: told.append("with a slot"), large, with_slot=True)
+    may_end.set()
+    await asyncio.gather(*reading)
+    assert told == ["small", "with a slot", "first", *["next"] * 8]
+
+
+async def test_the_loop_turns_while_a_large_body_is_read() -> None:
+    """A call that keeps the interpreter to itself gives it one turn at most; a slow machine gives it more of them."""
+    body = b'{"model":"m","messages":[' + b'{"a":1},' * (2 << 20) + b"{}]}"
+    turns = 0
+    reading = asyncio.ensure_future(read_aside(MESSAGES.read_request, body))
+    while not reading.done():
+        await asyncio.sleep(0.001)
+        turns += 1
+    assert (await reading).model == "m"
+    assert turns > 20
 
 
 async def test_what_is_wrong_with_a_large_body_is_raised() -> None:

@@ -97,9 +97,12 @@ async def test_it_is_answered_while_the_slot_is_taken_and_others_wait(house: Hou
     running, taken = await house.occupy()
     waiting = await house.queue()
     client = await ask(house)
-    await (await turn_at(hands, NATIVE)).answer(body=b'{"input_tokens":3}')
+    turn = await turn_at(hands, NATIVE)
+    server = house.services.upstreams["reasoning"]
+    assert (server.in_use, server.asides) == (2, 1), "its connection is nobody's, and known"
+    await turn.answer(body=b'{"input_tokens":3}')
     assert await told(client) == (3, "upstream")
-    assert house.taken == (1, 1, 0)
+    assert (house.taken, server.asides) == ((1, 1, 0), 0)
     await taken.end()
     await (await hands.turn()).complete()
     for other in (running, waiting):
@@ -345,7 +348,7 @@ async def test_a_server_that_is_down_is_not_waited_for(open_house: OpenHouse) ->
 async def test_a_server_that_does_not_answer_is_given_up(
     open_house: OpenHouse, hands: Hands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(count_module, "UPSTREAM_SECONDS", 0.05)
+    monkeypatch.setattr(count_module, "UPSTREAM_SECONDS", 0.5)
     house = await open_house()
     client = await ask(house)
     turn = await turn_at(hands, NATIVE)

@@ -1,6 +1,7 @@
 """Answers on the wire: how their end is told, and whether the connection is kept for another request."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from rawclient import Client
 from starlette.types import Receive, Scope, Send
 
+from llmgate.server.cycle import Cycle
 from llmgate.server.http_server import HttpServer
 from llmgate.server.sockets import bind_listen
 
@@ -175,3 +177,47 @@ async def test_nothing_goes_out_behind_the_end(serve: Serve, caplog: pytest.LogC
     client.send(get("1.1", "connection: close"))
     assert (await client.wait_closed()).endswith(BODY)
     assert "behind the end" in caplog.text
+
+
+async def test_the_head_and_what_follows_at_once_are_one_write(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    writes: list[bytes] = []
+    original = Cycle._write
+
+    def count(cycle: Cycle, data: bytes = b"") -> None:
+        if cycle._head or data:
+            writes.append(cycle._head + data)
+        original(cycle, data)
+
+    monkeypatch.setattr(Cycle, "_write", count)
+    client = await Client.connect(await serve(answers(LENGTH)))
+    client.send(get())
+    assert await client.body() == BODY
+    assert [data[-5:] for data in writes] == [BODY[:5], BODY[-5:]]
+    assert writes[0].startswith(b"HTTP/1.1 200 ")
+
+
+async def test_a_head_goes_out_though_nothing_follows(serve: Serve) -> None:
+    go = asyncio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [LENGTH]})
+        await go.wait()
+        await send({"type": "http.response.body", "body": BODY})
+
+    client = await Client.connect(await serve(app))
+    client.send(get())
+    assert (await client.head()).status == 200
+    go.set()
+    assert await client.body() == BODY
+
+
+async def test_a_fault_of_ours_is_told_as_json(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        raise RuntimeError
+
+    client = await Client.connect(await serve(app))
+    client.send(get())
+    head = await client.head()
+    assert (head.status, head.headers["llmgate-code"], head.headers["connection"]) == (500, "INTERNAL", "close")
+    assert json.loads(await client.body())["error"]["type"] == "api_error"
+    assert len(caplog.records) == 1

@@ -55,7 +55,7 @@ class Door:
         self.guests: set[Guest] = set()
         self.listening = Listening(bind_listen("127.0.0.1:0"))
         self.port = self.listening.getsockname()[1]
-        self.doorman = Doorman([self.listening], lambda: Guest(self.guests), lambda: len(self.guests), limit)  # type: ignore[list-item]
+        self.doorman = Doorman([self.listening], lambda: Guest(self.guests), self.guests, limit)  # type: ignore[list-item]
         self.doorman.open()
 
     async def wait(self, condition) -> None:  # type: ignore[no-untyped-def]
@@ -89,6 +89,35 @@ async def test_all_get_in_up_to_the_limit_and_the_others_are_told(door: Door, ca
     assert [record.getMessage() for record in caplog.records] == [
         "max_connections is reached (3): others are turned away"
     ]
+
+
+async def test_one_who_is_accepted_and_seen_counts_once(door: Door) -> None:
+    """Its protocol knows it a turn of the loop before the loop says that it is there."""
+    for count in range(LIMIT):
+        client = await Client.connect(door.port)
+        while len(door.guests) == count:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        assert not door.doorman._arriving - door.guests
+        assert await client._exactly(5) == b"hello"
+
+
+async def test_it_asks_for_another_only_while_there_were_others(door: Door) -> None:
+    door.doorman._limit = 1000
+    await door.wait(lambda: True)
+    for number in range(1, 9):
+        client = await Client.connect(door.port)
+        assert await client._exactly(5) == b"hello"
+        assert door.listening.tried <= number + number // 2
+
+
+async def test_the_log_names_the_limit(caplog: pytest.LogCaptureFixture) -> None:
+    opened = Door(0)
+    opened.doorman._limit_name = "the limit of the back door"
+    client = await Client.connect(opened.port)
+    assert (await client.wait_closed()).startswith(b"HTTP/1.1 503 ")
+    assert caplog.messages == ["the limit of the back door is reached (0): others are turned away"]
+    opened.doorman.close()
+    await Client.close_all()
 
 
 async def test_who_comes_after_one_has_left_gets_in(door: Door) -> None:
@@ -142,7 +171,7 @@ async def test_a_connection_that_cannot_be_taken_up_counts_no_more(door: Door) -
     for _ in range(LIMIT + 1):
         client = await Client.connect(door.port)
         assert await client.wait_closed() == b""
-    assert door.doorman._arriving == 0
+    assert not door.doorman._arriving
     door.doorman._make_protocol = good
     assert await (await Client.connect(door.port))._exactly(5) == b"hello"
 

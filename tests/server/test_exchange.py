@@ -305,3 +305,51 @@ async def test_a_large_request_is_translated_beside_the_loop(
     assert name_of((await client.frames())[-1]) == "message_stop"
     assert len(translated) == 1
     assert threading.get_ident() not in translated
+
+
+@pytest.mark.parametrize("fields", [{"stream": False}, {"model": "nick"}])
+async def test_a_large_body_is_changed_off_the_loop(
+    open_house: OpenHouse, hands: Hands, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]
+) -> None:
+    house = await open_house(upstream={"force_stream": True})
+    changed = []
+    original, replace = exchange.as_stream, MessagesSurface.with_model
+
+    def as_stream(path: str, body: bytes) -> bytes | None:
+        changed.append(threading.get_ident())
+        return original(path, body)
+
+    def with_model(surface: MessagesSurface, body: bytes, model: str) -> bytes:
+        changed.append(threading.get_ident())
+        return replace(surface, body, model)
+
+    monkeypatch.setattr(exchange, "as_stream", as_stream)
+    monkeypatch.setattr(MessagesSurface, "with_model", with_model)
+    client = await house.ask(**fields, messages=[{"role": "user", "content": "x" * (LARGE_BODY + 1)}])
+    turn = await hands.turn()
+    assert b'"model":"m' in turn.request.body.replace(b" ", b"")
+    await turn.complete()
+    assert await client.body()
+    assert len(changed) == 1
+    assert threading.get_ident() not in changed
+
+
+async def test_a_client_that_leaves_while_its_body_is_changed_frees_its_slot(
+    open_house: OpenHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house = await open_house(upstream={"force_stream": True})
+    begun, go = threading.Event(), threading.Event()
+
+    def as_stream(_: str, __: bytes) -> bytes | None:
+        begun.set()
+        go.wait(10)
+        return None
+
+    monkeypatch.setattr(exchange, "as_stream", as_stream)
+    client = await house.ask(stream=False, messages=[{"role": "user", "content": "x" * (LARGE_BODY + 1)}])
+    await house.wait(begun.is_set)
+    assert house.figures.running == 1
+    client.fin()
+    await house.wait(lambda: house.figures.running == 0)
+    go.set()
+    assert house.outcomes == ["client_gone"]

@@ -346,7 +346,7 @@ async def test_a_paused_upstream_is_not_ready_but_llmgate_is(house: House) -> No
 async def test_while_it_drains_it_is_not_ready(house: House) -> None:
     house.services.draining = True
     house.services.admission.close()
-    checks = {UPSTREAM: "closed", "llmgate": "draining"}
+    checks = {UPSTREAM: "draining", "llmgate": "stopping"}
     assert await ready(house) == (503, {"ready": False, "checks": checks})
     assert (await ask(house, "/healthz")).status_code == 200
 

@@ -149,3 +149,31 @@ async def test_after_a_second_it_cancels(
 async def test_it_is_woken_by_nothing_while_nobody_asks(served: tuple[HttpServer, int]) -> None:
     """No task of its own: uvicorn's main loop, which ticks ten times a second, is not run."""
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="only Linux has it")
+async def test_connections_have_their_timers_from_the_listening_socket(app: App) -> None:
+    """Asked of the accepted socket itself: it is not set on each of them. A reload counts for those that come."""
+    bound = bind_listen("127.0.0.1:0")
+    server = HttpServer(app, [bound], stall_seconds=90)
+    await server.start()
+
+    async def told() -> list[int]:
+        before = set(server._server.server_state.connections)
+        client = await Client.connect(bound.getsockname()[1])
+        client.send(GET)
+        assert await client.body() == b"ok"
+        (connection,) = set(server._server.server_state.connections) - before
+        raw = connection.transport.get_extra_info("socket")
+        tcp = (socket.TCP_USER_TIMEOUT, socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        return [raw.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)] + [
+            raw.getsockopt(socket.IPPROTO_TCP, option) for option in tcp
+        ]
+
+    assert await told() == [1, 100_000, 30, 10, 3]
+    server.set_stall(500)
+    assert await told() == [1, 510_000, 30, 10, 3]
+    server.close_listeners()
+    server.set_stall(90)
+    await Client.close_all()
+    await server.stop()

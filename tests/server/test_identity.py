@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 
 from llmgate.config.settings import PURPOSE_HEADERS, SESSION_HEADERS
 from llmgate.server.asgi import Headers
-from llmgate.server.identity import clean, client_of, purpose_of, session_of
+from llmgate.server.identity import clean, client_of, purpose_of, session_of, version_of
 
 LONGEST = 128
 
 
 def session(headers: Headers, from_body: str = "") -> str:
-    return session_of(headers, SESSION_HEADERS, from_body)
+    return session_of(headers, SESSION_HEADERS, from_body)[0]
 
 
 def purpose(headers: Headers) -> str:
@@ -42,6 +42,33 @@ def test_the_body_goes_before_the_id_that_changes_with_each_request() -> None:
     assert session(headers) == "changes"
     assert session(headers, "of-the-body") == "of-the-body"
     assert session({**headers, b"thread-id": b"t"}, "of-the-body") == "t"
+
+
+def test_where_the_session_comes_from() -> None:
+    names = ("llmgate-session", "x-client-request-id")
+    changes = {b"x-client-request-id": b"c"}
+    assert session_of({b"llmgate-session": b"s", **changes}, names, "b") == ("s", "llmgate-session")
+    assert session_of(changes, names, "b") == ("b", "body")
+    assert session_of(changes, names, "") == ("c", "x-client-request-id")
+
+
+@pytest.mark.parametrize(
+    ("headers", "version"),
+    [
+        ({b"user-agent": b"claude-cli/2.1.197 (external, cli)"}, "2.1.197"),
+        ({b"user-agent": b"OpenAI/Python 1.2.3"}, "1.2.3"),
+        ({b"user-agent": b"curl/8.5.0"}, "8.5.0"),
+        ({b"user-agent": b"tool/v2-rc.1+x y/3"}, "2-rc.1+x"),
+        ({b"user-agent": b"tool"}, ""),
+        ({b"user-agent": b"tool (8.5)"}, ""),
+        ({b"user-agent": b"(8.5)"}, ""),
+        ({b"user-agent": b"Mozilla/5.0 (X11)"}, ""),
+        ({b"user-agent": b"curl/8.5.0", b"llmgate-client": b"mine"}, ""),
+        ({}, ""),
+    ],
+)
+def test_the_version_of_the_program(headers: Headers, version: str) -> None:
+    assert version_of(headers) == version
 
 
 def test_nobody_says_who_he_is() -> None:
@@ -82,7 +109,7 @@ def test_purpose(headers: Headers, expected: str) -> None:
 def test_only_the_named_headers_count() -> None:
     headers = {b"llmgate-purpose": b"mine", b"my-purpose": b"other"}
     assert purpose_of(headers, ("my-purpose",)) == "other"
-    assert session_of({b"llmgate-session": b"s"}, ("my-session",), "") == ""
+    assert session_of({b"llmgate-session": b"s"}, ("my-session",), "") == ("", "")
 
 
 # ---- client

@@ -45,6 +45,15 @@ async def test_a_request_passes_as_it_is(house: House, hands: Hands, method: str
     assert (head.headers["llmgate-upstream"], await client.body()) == (UPSTREAM, b"\0\xff\n")
 
 
+async def test_a_compressed_body_passes_with_the_name_of_its_coding(house: House, hands: Hands) -> None:
+    body = bytes(range(256))
+    client = await ask(house, "POST", HERE + PATH, body, content_encoding="gzip, zstd")
+    turn = await hands.turn()
+    assert (turn.request.header(b"content-encoding"), turn.request.body) == (b"gzip, zstd", body)
+    await turn.connection.send(head_of(200, "content-length: 2") + b"ok")
+    assert await client.body() == b"ok"
+
+
 async def test_request_headers_are_those_of_the_list(open_house: OpenHouse, hands: Hands) -> None:
     house = await open_house(upstream={"passthrough": True, "headers": {"x-own": "1"}})
     for method in ("GET", "POST"):

@@ -5,15 +5,18 @@ import hashlib
 from typing import Any
 
 import pytest
-from gateprocess import CHAT, MESSAGES
-from hands import Hands
-from rawclient import Client
+from gateprocess import CHAT, MESSAGES, request_body
+from hands import STOP, Hands, Turn
+from rawclient import Client, post
 
 from llmgate.core.access import Access
 from llmgate.core.keys import ClientKey, ClientKeys
 from llmgate.errors import KeyLimit, ModelNotAllowed, UnknownModel
+from llmgate.server.count import TokenCount
 from llmgate.server.permission import counted, find_route
+from tests.server.holding import HoldStage, refuse
 from tests.server.house import House, OpenHouse
+from tests.server.stage import play, settle
 
 SECRET = {"x-api-key": "secret"}
 
@@ -142,3 +145,131 @@ async def test_every_way_out_gives_the_share_back(house: House) -> None:
         raise AssertionError("two came in")
     with counted(house.services, Access()):
         assert house.services.key_counts["laptop"] == 0
+
+
+# ---- keys that a reload takes away
+
+
+OTHER = ClientKey(name="other", digest=hashlib.sha256(b"other").digest())
+GONE = [ClientKeys([OTHER]), ClientKeys([OTHER, key(disabled=True)])]
+UNAUTHORIZED = "llmgate: the key of this request was taken away before it was sent on (UNAUTHORIZED)"
+NARROWED = "llmgate: this key may not use this model any more (MODEL_NOT_ALLOWED)"
+
+
+async def hold(house: House, hands: Hands) -> tuple[Client, Turn]:
+    """One of this key runs."""
+    house.services.keys = ClientKeys([key(), OTHER])
+    client = await house.ask(headers=SECRET)
+    return client, await hands.turn()
+
+
+@pytest.mark.parametrize("keys", [*GONE, ClientKeys([OTHER, key(models=("org/*",))])], ids=["gone", "off", "narrowed"])
+@pytest.mark.parametrize("path", [MESSAGES, CHAT, "/v1/responses", "/api/chat"])
+async def test_who_waits_under_a_key_that_is_taken_away_is_sent_away(
+    house: House, hands: Hands, path: str, keys: ClientKeys
+) -> None:
+    runs, turn = await hold(house, hands)
+    streams = await house.queue(1, path=path, headers=SECRET)
+    silent = await house.queue(2, path=path, headers=SECRET, stream=False)
+    stays = await house.queue(3, path=path, headers={"x-api-key": "other"})
+    house.services.set_keys(keys)
+    assert house.figures.waiting == 1, "their places are free at once"
+    text = NARROWED if len(list(keys)) == 2 and not list(keys)[1].disabled else UNAUTHORIZED
+    head = await silent.head()
+    assert head.status == (403 if text == NARROWED else 401)
+    assert head.headers["llmgate-code"] in text
+    assert head.headers.get("www-authenticate") == ("Bearer" if text == UNAUTHORIZED else None)
+    error = (await silent.json())["error"]
+    assert (error if path.startswith("/api/") else error["message"]) == text
+    assert text in (await streams.body()).decode()
+    await turn.complete()
+    assert (await runs.body()).endswith(STOP), "what runs goes on"
+    await (await hands.turn()).complete()
+    await stays.body()
+    assert house.outcomes == ["refused", "refused", "completed", "completed"]
+    assert house.services.turned_away.counts == {text.split("(")[-1][:-1]: 2}
+
+
+async def test_keys_that_stay_as_they_are_or_that_nobody_asks_for_send_nobody_away(house: House, hands: Hands) -> None:
+    runs, turn = await hold(house, hands)
+    waits = await house.queue(1, headers=SECRET)
+    for keys in ([key(), OTHER], [key(models=("m",), max_concurrent=1)], [key(models=("m-real", "nick", "m"))], []):
+        house.services.set_keys(ClientKeys(keys))
+    assert house.figures.waiting == 1
+    await turn.complete()
+    await runs.body()
+    await (await hands.turn()).complete()
+    await waits.body()
+
+
+def test_one_that_waits_for_its_server_again_is_sent_away_too() -> None:
+    play(ask_a_server_that_is_not_there())
+
+
+async def ask_a_server_that_is_not_there() -> None:
+    stage = HoldStage()
+    stage.services.keys = ClientKeys([key()])
+    wire = stage.ask(x_api_key="secret")
+    await settle()
+    await refuse(stage.calls[0])
+    stage.services.set_keys(GONE[0])
+    await settle()
+    assert UNAUTHORIZED.encode() in wire.answer.body
+    assert wire.answer.ended
+    await stage.come_back()
+    assert len(stage.calls) == 1
+    stage.check_over()
+
+
+async def test_a_slot_that_came_in_the_same_moment_is_not_used(house: House, hands: Hands) -> None:
+    """As a reload that raises a limit does it."""
+    runs, turn = await hold(house, hands)
+    waits = await house.queue(1, headers=SECRET)
+    house.set_cap(2)
+    assert house.taken == (0, 2, 0)
+    house.services.set_keys(GONE[0])
+    assert house.taken == (0, 1, 0)
+    assert UNAUTHORIZED in (await waits.frames())[-1].decode()
+    await turn.complete()
+    await runs.body()
+    assert len(hands.requests) == 1
+
+
+async def test_whose_body_is_still_coming_is_not_let_in(house: House, hands: Hands) -> None:
+    house.services.keys = ClientKeys([key()])
+    client = await Client.connect(house.port)
+    whole = post(MESSAGES, request_body("m"), SECRET)
+    client.send(whole[:-5])
+    await house.wait(lambda: bool(house.http._server.server_state.tasks))
+    house.services.set_keys(GONE[1])
+    client.send(whole[-5:])
+    head = await client.head()
+    assert (head.status, head.headers["llmgate-code"]) == (401, "UNAUTHORIZED")
+    await client.body()
+    assert house.events == []
+
+
+@pytest.mark.parametrize("keys", [GONE[0], ClientKeys([OTHER, key(models=("m",))])], ids=["gone", "narrowed"])
+async def test_what_is_passed_on_as_it_is_too_but_not_what_needs_no_slot(
+    open_house: OpenHouse, hands: Hands, keys: ClientKeys
+) -> None:
+    house = await open_house(upstream={"passthrough": True})
+    runs, turn = await hold(house, hands)
+    waits = await house.queue(1, path="/upstream/reasoning/completion", headers=SECRET)
+    straight = await Client.connect(house.port)
+    straight.send(b"GET /upstream/reasoning/props HTTP/1.1\r\nhost: localhost\r\nx-api-key: secret\r\n\r\n")
+    second = await hands.turn()
+    house.services.set_keys(keys)
+    head = await waits.head()
+    assert head.headers["llmgate-code"] == ("UNAUTHORIZED" if keys is GONE[0] else "NOT_ALLOWED")
+    await waits.body()
+    await second.answer(200, b"{}")
+    assert await straight.body() == b"{}"
+    await turn.complete()
+    await runs.body()
+
+
+async def test_a_count_that_is_under_way_goes_on(house: House) -> None:
+    count = TokenCount(house.services, {"headers": [], "query_string": b""}, lambda: None)  # type: ignore[arg-type]
+    count.check_key()
+    assert count._cut_by is None

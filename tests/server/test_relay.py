@@ -165,7 +165,7 @@ async def test_broken_off_after_its_own_end_it_is_finished(scene: Scene, last: b
 
 
 async def test_inside_an_endless_event_nothing_is_finished(scene: Scene) -> None:
-    scene.relay.feed(ANSWER)
+    scene.relay.feed(START)
     scene.relay.feed(b"data: " + b"x" * (2 << 20))
     assert scene.watch.inside_event
     assert not scene.last(b"")
@@ -200,11 +200,15 @@ async def test_given_up_the_message_is_cut_and_the_client_has_its_end(scene: Sce
     assert await scene.relay.wait_over() is None
 
 
-async def test_given_up_inside_an_endless_event_nothing_is_finished(scene: Scene) -> None:
-    scene.relay.feed(ANSWER)
-    scene.relay.feed(b"data: " + b"x" * (2 << 20))
+@pytest.mark.parametrize("more", [delta("late"), b"data: " + b"x" * (2 << 20)])
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_what_comes_behind_the_end_is_not_passed_on(scene: Scene, more: bytes, at_once: bool) -> None:
+    for piece in [ANSWER + more] if at_once else [ANSWER, more]:
+        scene.relay.feed(piece)
+    assert not scene.watch.inside_event
     scene.relay.give_up()
-    assert not scene.reply.finished
+    assert scene.reply.finished
+    assert scene.client.body == ANSWER
     assert await scene.relay.wait_over() is None
 
 

@@ -1,6 +1,7 @@
 """Sockets that we bind: one daemon wins, whoever is there is left alone, and nobody else ever gets in."""
 
 import contextlib
+import errno
 import grp
 import os
 import re
@@ -413,3 +414,17 @@ def test_an_unknown_group_makes_nothing(path: Path) -> None:
     with pytest.raises(SocketNotAllowed, match="there is no group"):
         UnixSocket(path, mode=0o660, private=True, group="no-such-group").open()
     assert not path.parent.exists()
+
+
+def test_a_group_that_is_not_allowed_leaves_no_socket(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chown = os.chown
+
+    def refuse(place: Path, uid: int, gid: int, **more: bool) -> None:
+        if place == path:
+            raise PermissionError(errno.EPERM, "no")
+        chown(place, uid, gid, **more)
+
+    monkeypatch.setattr(os, "chown", refuse)
+    with pytest.raises(SocketNotAllowed, match="Operation not permitted"):
+        UnixSocket(path, mode=0o660, private=True, group=str(a_group())).open()
+    assert not path.exists()

@@ -35,6 +35,9 @@ async def test_positions_are_told_once_each_until_the_slot_is_there() -> None:
     first, second = await booth.occupy(2)
     telling = await booth.come()
     assert (booth.status, booth.body) == (200, queue(2, 2))
+    record = booth.ledger.record("req_1")
+    assert record is not None
+    assert record.queue_frames == 1
     assert booth.headers == {
         "content-type": SSE,
         "cache-control": "no-cache",
@@ -48,6 +51,7 @@ async def test_positions_are_told_once_each_until_the_slot_is_there() -> None:
     first.leave("completed")
     await settle()
     assert booth.body == queue(2, 2) + queue(1, 1, 1000)
+    assert record.queue_frames == 2
     later = booth.enter(5)
     await later.__aenter__()
     await settle()

@@ -16,7 +16,7 @@ from llmgate.protocols.anthropic import MessagesSurface
 from llmgate.protocols.budget import LIMIT, Budget
 from llmgate.protocols.document import read_object
 from llmgate.protocols.events import DONE, Event, EventCutter, without_half_a_line
-from llmgate.protocols.fault import fault_status, is_fault
+from llmgate.protocols.fault import Hides, fault_status, is_fault, nothing_hidden, without_secrets
 from llmgate.protocols.seam import whole
 from llmgate.protocols.translate.asked import Asked
 from llmgate.protocols.translate.blocks import Blocks
@@ -43,12 +43,14 @@ class MessageStream:
         "_usage",
         "complete",
         "failed",
+        "hides",
         "started",
     )
 
     def __init__(self, asked: Asked, request_id: str, *, limit: int = LIMIT) -> None:
         """`request_id` makes the ids of the message and of calls without one; it must be unique."""
         self.complete = self.failed = self.started = False
+        self.hides: Hides = nothing_hidden
         self._asked = asked
         self._request_id = request_id
         self._model = asked.model
@@ -156,7 +158,8 @@ class MessageStream:
 
     def _pass_fault(self, document: dict[str, Any], data: bytes, out: list[bytes]) -> None:
         """The upstream's own error."""
-        self._fail(_SURFACE.upstream_error_frame(fault_status(document), data, self._request_id), out)
+        said = without_secrets(document, data, self.hides)
+        self._fail(_SURFACE.upstream_error_frame(fault_status(document), said, self._request_id), out)
 
     def _fail(self, frame: bytes, out: list[bytes]) -> None:
         out.append(frame)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from llmgate.protocols.budget import LIMIT
+from llmgate.protocols.fault import Hides
 from llmgate.protocols.speech import CHAT_PATH
 from llmgate.protocols.sse import is_event_stream
 from llmgate.protocols.surface import StreamWatch
@@ -79,6 +80,14 @@ class TranslatedWatch:
     @property
     def failed(self) -> bool:
         return self._stream.failed
+
+    @property
+    def hides(self) -> Hides:
+        return self._stream.hides
+
+    @hides.setter
+    def hides(self, hides: Hides) -> None:
+        self._stream.hides = hides
 
     @property
     def started(self) -> bool:

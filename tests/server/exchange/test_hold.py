@@ -7,7 +7,21 @@ from hands import ANSWER, CHAT_ANSWER, START, STOP, WHOLE
 
 from llmgate.core.events import Admitted, EndpointChanged
 from llmgate.server.exchange import MOST_LOADINGS
-from tests.server.holding import AWAYS, LOADING, SECOND, STREAMS, TWO, Away, HoldStage, frames, load, model_of, refuse
+from tests.server.holding import (
+    AWAYS,
+    LOADING,
+    SECOND,
+    STREAMS,
+    TWO,
+    Away,
+    HoldStage,
+    frames,
+    load,
+    model_of,
+    refuse,
+    states,
+    without_frames,
+)
 from tests.server.house import UPSTREAM, logged
 from tests.server.stage import PLAIN, pass_time, play, settle
 from tests.server.states import begin_first, streaming
@@ -16,19 +30,22 @@ from tests.server.states import begin_first, streaming
 class TestOneRequest:
     @STREAMS
     @AWAYS
-    def test_it_waits_in_silence_and_is_served(self, away: Away, stream: bool) -> None:
+    def test_it_waits_again_is_told_so_and_is_served(self, away: Away, stream: bool) -> None:
         async def main() -> None:
             stage = HoldStage(waiting={"heartbeat": 60})
             wire = stage.ask(stream=stream)
             await settle()
             await away(stage.calls[0])
-            assert (stage.taken, stage.is_held, stage.outcomes, wire.received) == ((1, 0, 0), True, [], b"")
+            assert (stage.taken, stage.is_held, stage.outcomes) == ((1, 0, 0), True, [])
             await pass_time(10)
-            assert (len(stage.calls), wire.received) == (1, b"")
+            assert len(stage.calls) == 1
+            assert wire.received if stream else not wire.received
             await stage.come_back()
             await stage.serve(stage.calls[1], stream=stream)
             assert wire.answer.is_whole
-            assert wire.answer.body == (ANSWER if stream else WHOLE)
+            assert states(wire) == ([(1, "upstream_down")] if stream else [])
+            assert without_frames(wire) == (ANSWER if stream else WHOLE)
+            assert "llmgate-position" not in wire.answer.headers, "it had a slot at once"
             assert (stage.outcomes, stage.requeued) == (["completed"], 1)
             stage.check_over()
 
@@ -45,7 +62,8 @@ class TestOneRequest:
                 await away(stage.calls[number])
                 await stage.come_back()
             await stage.serve(stage.calls[times])
-            assert wire.answer.body == ANSWER
+            assert states(wire) == [(1, "upstream_down")] * times
+            assert without_frames(wire) == ANSWER
             assert stage.requeued == times
             stage.check_over()
 
@@ -68,39 +86,48 @@ class TestOneRequest:
         play(main())
 
     @AWAYS
-    def test_after_a_wait_it_hears_of_positions_no_more(self, away: Away) -> None:
+    def test_after_a_wait_and_a_slot_it_hears_of_positions_again(self, away: Away) -> None:
         async def main() -> None:
             stage = HoldStage()
             await begin_first(stage)
             wire = stage.ask()
             await settle()
-            told = wire.answer.body
-            assert len(frames(wire)) == 1
+            assert states(wire) == [(1, None)]
+            told = without_frames(wire)
             stage.calls[0].end(STOP)
             await settle()
             await away(stage.calls[1])
             await pass_time(40)
-            comments = wire.answer.body.removeprefix(told)
-            assert set(comments.split(b"\n\n")) == {b": working", b""}
+            assert states(wire) == [(1, None), (1, "upstream_down")]
+            comments = without_frames(wire).removeprefix(told)
+            assert set(comments.split(b"\n\n")) == {b": queue 1/1", b""}
             await stage.come_back()
+            await pass_time(5)
+            assert without_frames(wire).endswith(b": working\n\n")
+            comments = without_frames(wire)
             await stage.serve(stage.calls[2])
-            assert wire.answer.body == told + comments + ANSWER
+            assert without_frames(wire) == comments + ANSWER
             stage.check_over()
 
         play(main())
 
     @AWAYS
     def test_signs_of_life_open_its_stream(self, away: Away) -> None:
+        """Of one that wants no frames, on a surface of comments too: they say that it waits, and that it does not."""
+
         async def main() -> None:
             stage = HoldStage(waiting={"heartbeat": 5})
-            wire = stage.ask()
+            wire = stage.ask(llmgate_queue_events="comment")
             await settle()
             await away(stage.calls[0])
             await pass_time(11)
-            assert (wire.answer.status, wire.answer.body) == (200, b": working\n\n" * 2)
+            waits = wire.answer.body
+            assert (wire.answer.status, waits) == (200, b": queue 1/1\n\n" * 3)
             await stage.come_back()
+            await pass_time(5)
+            assert wire.answer.body == waits + b": working\n\n"
             await stage.serve(stage.calls[1])
-            assert wire.answer.body == b": working\n\n" * 2 + ANSWER
+            assert wire.answer.body == waits + b": working\n\n" + ANSWER
             assert wire.answer.is_whole
             stage.check_over()
 
@@ -156,7 +183,7 @@ class TestOneRequest:
             assert stage.is_held
             await stage.come_back()
             await stage.serve(stage.calls[1])
-            assert wire.answer.body == ANSWER
+            assert without_frames(wire) == ANSWER
             stage.check_over()
 
         play(main())
@@ -364,19 +391,15 @@ class TestOrder:
 
 
 class TestTold:
-    def test_who_never_had_a_slot_hears_that_it_is_down_and_that_it_is_back(self) -> None:
+    def test_all_hear_that_it_is_down_and_those_who_still_wait_that_it_is_back(self) -> None:
         async def main() -> None:
             stage = HoldStage()
             refused, waits = stage.ask(), stage.ask()
             await settle()
             await refuse(stage.calls[0])
             await stage.come_back()
-            assert [(frame["position"], frame.get("state")) for frame in frames(waits)] == [
-                (1, None),
-                (2, "upstream_down"),
-                (1, None),
-            ]
-            assert refused.received == b""
+            assert states(waits) == [(1, None), (2, "upstream_down"), (1, None)]
+            assert states(refused) == [(1, "upstream_down")]
             await stage.serve(stage.calls[1])
             await stage.serve(stage.calls[2])
             assert waits.answer.body.endswith(ANSWER)
@@ -394,7 +417,7 @@ class TestTold:
             assert [[frame["state"] for frame in frames(wire)] for wire in wires] == [["upstream_down"]] * 2 + [[]]
             assert wires[2].received == b""
             await stage.come_back()
-            assert [[(frame["position"], frame.get("state")) for frame in frames(wire)] for wire in wires] == [
+            assert [states(wire) for wire in wires] == [
                 [(1, "upstream_down")],
                 [(2, "upstream_down"), (1, None)],
                 [],

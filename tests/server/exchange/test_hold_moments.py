@@ -8,7 +8,7 @@ from hands import ANSWER
 from virtual_loop import turns
 
 from llmgate.errors import Cancelled
-from tests.server.holding import LOADING, HoldStage, load, refuse
+from tests.server.holding import LOADING, HoldStage, load, refuse, without_frames
 from tests.server.house import UPSTREAM
 from tests.server.stage import PLAIN, Wire, pass_time, play, settle
 from tests.server.states import STOPPING, check_refused
@@ -44,7 +44,7 @@ async def waiting_again_on_an_open_stream(stage: HoldStage) -> Wire:
     wire = await waiting_again(stage)
     stage.exchange_of(wire)._voice._beat()
     await settle()
-    assert wire.answer.body == b": working\n\n"
+    assert without_frames(wire) == b": queue 1/1\n\n"
     return wire
 
 

@@ -7,6 +7,9 @@ from gateprocess import MESSAGES, request_body
 from hands import Hands
 from rawclient import Client, Head, post
 
+from llmgate.protocols.counting import COUNT_PATH
+from llmgate.protocols.surfaces import SURFACES
+from llmgate.server.cycle import Cycle
 from tests.server.answers import (
     PATHS,
 )
@@ -150,3 +153,49 @@ class TestBadRequests:
         assert (head.status, head.headers["connection"]) == (408, "close")
         await client.wait_closed()
         assert house.events == []
+
+
+CODED = (*SURFACES, COUNT_PATH, "/api/show")
+
+
+@pytest.mark.parametrize("path", CODED)
+@pytest.mark.parametrize("coding", ["gzip", "zstd", "GZIP", "identity, gzip"])
+async def test_a_compressed_body_is_refused_unread(house: House, path: str, coding: str) -> None:
+    client = await Client.connect(house.port)
+    client.send(
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Encoding: {coding}\r\nContent-Length: 100\r\n\r\n".encode()
+    )
+    head = await client.head()
+    assert (head.status, head.headers["llmgate-code"], head.headers["connection"]) == (415, "CODED_BODY", "close")
+    told = (await client.json())["error"]
+    text = told if path.startswith("/api/") else told["message"]
+    assert text.endswith("without Content-Encoding (CODED_BODY)")
+    assert path.startswith("/api/") or told["type"] == "invalid_request_error"
+
+
+async def test_a_body_that_says_it_is_not_compressed_is_read(house: House, hands: Hands) -> None:
+    client = await house.ask(headers={"content-encoding": "identity"})
+    await (await hands.turn()).complete()
+    assert (await client.head()).status == 200
+    await client.frames()
+
+
+@pytest.mark.parametrize("path", [*SURFACES, COUNT_PATH, "/api/show", f"/upstream/{UPSTREAM}/tokenize"])
+async def test_a_fault_of_ours_while_a_body_is_read_has_the_shape_of_the_surface(
+    open_house: OpenHouse, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    house = await open_house(upstream={"passthrough": True})
+
+    async def fail(_: object) -> None:
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(Cycle, "receive", fail)
+    lines = ["Exception in ASGI"] if path in (COUNT_PATH, "/api/show") else ["request req_"]
+    house.expected_log = lines
+    client = await Client.connect(house.port)
+    client.send(post(path, b"{}"))
+    head = await client.head()
+    assert (head.status, head.headers["content-type"]) == (500, "application/json")
+    told = (await client.json())["error"]
+    text = told if path.startswith("/api/") else told["message"]
+    assert text == "llmgate: an internal error, see the log of llmgate (INTERNAL)"

@@ -311,3 +311,23 @@ async def test_an_error_inside_a_stream_that_is_put_together_is_told_without_our
     assert "unknown tenant ***" in told
     assert "tenant-secret" not in told
     await turn.wait_closed()
+
+
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [
+        (MESSAGES, b'event: error\ndata: {"type":"error","error":{"type":"x","message":"unknown tenant %s: "}}\n\n'),
+        (CHAT, b'data: {"error":{"message":"unknown tenant %s: ","type":"x","param":null,"code":"c"}}\n\n'),
+        ("/api/chat", b'{"error":"unknown tenant %s: "}\n'),
+    ],
+)
+async def test_an_error_inside_a_clients_own_stream_is_told_without_our_secrets(
+    open_house: OpenHouse, hands: Hands, path: str, error: bytes
+) -> None:
+    house = await open_house(upstream={"headers": {"x-tenant": "tenant-secret"}})
+    client = await house.ask(path=path)
+    turn = await hands.turn()
+    await turn.begin(error % b"tenant-secret")
+    await turn.end()
+    assert (error % b"***") in await client.body()
+    await house.wait(lambda: house.outcomes == ["upstream_error"])

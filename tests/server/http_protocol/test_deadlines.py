@@ -4,6 +4,7 @@ import asyncio
 from typing import Self
 
 import pytest
+from puppet import LIVENESS_SECONDS
 from rawclient import Client
 
 from llmgate.server import http_protocol
@@ -47,7 +48,7 @@ class Site:
         await self.server.stop()
 
     async def wait(self, condition) -> None:  # type: ignore[no-untyped-def]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LIVENESS_SECONDS):
             while not condition():  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
 
@@ -64,7 +65,7 @@ async def test_a_connection_on_which_nothing_comes_is_closed_without_a_word() ->
 
 @pytest.mark.parametrize("begin", [b"G", b"\r", GET[:-1], GET[:20]])
 async def test_half_a_head_is_told_so_and_closed(begin: bytes) -> None:
-    async with Site(0.05) as site:
+    async with Site(0.5) as site:
         client = await Client.connect(site.port)
         client.send(begin)
         head = await client.head()
@@ -73,7 +74,7 @@ async def test_half_a_head_is_told_so_and_closed(begin: bytes) -> None:
 
 
 async def test_a_head_that_trickles_in_has_one_deadline_for_all_of_it() -> None:
-    async with Site(0.1) as site:
+    async with Site(0.5) as site:
         client = await Client.connect(site.port)
         for byte in b"GET / HTTP/1.1\r\nx: " + b"y" * 10_000:
             client.send(bytes([byte]))
@@ -84,30 +85,53 @@ async def test_a_head_that_trickles_in_has_one_deadline_for_all_of_it() -> None:
 
 
 async def test_the_deadline_begins_with_the_first_byte() -> None:
-    """And ends with the head: a body may take longer."""
-    async with Site(0.2) as site:
+    """And ends with the head: a body may take longer. The timer is the same all along."""
+    async with Site(60) as site:
         client = await Client.connect(site.port)
         await site.wait(lambda: site.connections)
         (connection,) = site.connections
-        first = connection._timer
-        client.send(GET[:5])
-        await site.wait(lambda: connection._timer is not first)
-        assert first is not None
-        assert first.cancelled()
-        second = connection._timer
-        client.send(GET[5:20])
+        timer, first = connection._timer, connection._due
         await asyncio.sleep(0.01)
-        assert connection._timer is second
+        client.send(GET[:5])
+        await site.wait(lambda: connection._reader.has_half_a_head)
+        second = connection._due
+        assert second > first
+        client.send(GET[5:20])
+        await site.wait(lambda: len(connection._reader._head._kept) == 20)
+        assert connection._due == second
         site.app.go.clear()
         client.send(GET[20:])
         await site.wait(lambda: site.app.count == 1)
-        assert connection._timer is None
+        assert connection._then is None
+        assert connection._timer is timer
+        site.app.go.set()
+        assert await client.body() == b"ok"
+
+
+async def test_a_timer_that_rings_too_early_is_set_for_the_rest() -> None:
+    async with Site(60) as site:
+        client = await Client.connect(site.port)
+        client.send(GET)
+        assert await client.body() == b"ok"
+        (connection,) = site.connections
+        assert connection._timer is not None
+        assert connection._timer.when() < connection._due - 10
+        connection._timer.cancel()
+        connection._ring()
+        assert connection._timer.when() == pytest.approx(connection._due, abs=1)
+        connection._timer.cancel()
+        site.app.go.clear()
+        client.next_answer()
+        client.send(GET)
+        await site.wait(lambda: site.app.count == 2)
+        connection._ring()
+        assert connection._timer is None, "nothing is due while a request is at work"
         site.app.go.set()
         assert await client.body() == b"ok"
 
 
 async def test_the_next_head_has_its_deadline_too() -> None:
-    async with Site(0.05) as site:
+    async with Site(0.5) as site:
         client = await Client.connect(site.port)
         client.send(GET)
         assert await client.body() == b"ok"
