@@ -11,11 +11,15 @@ import msgspec
 
 SCHEMA = 1
 
-UPSTREAM_STATES = ("idle", "ok", "full", "paused", "closed", "down")
-"""idle: nothing runs; ok: a slot is free; full: none is; paused, closed: the gate's mode; down: no server takes a
-request, and the queue is kept (the gate is held) unless the settings say otherwise."""
+UPSTREAM_STATES = ("idle", "ok", "full", "paused", "draining", "drained", "down")
+"""idle: nothing runs; ok: a slot is free; full: none is; paused: an operator's doing; draining: it takes nobody new, by
+an operator's `drain`, a reload or the end of the daemon, and serves those that are there; drained: so, and nobody is
+left; down: no server takes a request, and the queue is kept (the gate is held) unless the settings say otherwise."""
 
 REQUEST_STATES = ("waiting", "running", "draining", "done")
+"""Of a request draining is another matter than of its upstream: it is over for its client, while its server is not yet
+known to be free, so that it has its slot still."""
+
 WantedState = Literal["live", "all", "waiting", "running", "draining", "done"]
 
 _LARGEST_COUNT = (1 << 31) - 1
@@ -53,7 +57,11 @@ class RequestView(View, frozen=True, kw_only=True):
     path: str
     stream: bool
     client: str = ""
+    client_version: str = ""
+    """As the client program tells it; "" where it does not."""
     session: str = ""
+    session_from: str = ""
+    """The header that told the session, or "body"; "" where there is none."""
     purpose: str = ""
     key: str = ""
     """Name of the key that it came with; "" where none is asked."""
@@ -72,6 +80,8 @@ class RequestView(View, frozen=True, kw_only=True):
     """While it waits: an estimate of the time from `now_ms` until it gets a slot; None where there is none."""
     output_tokens: int = 0
     """Counted from the answer's own events while it runs, from the server's usage once that is known."""
+    queue_frames: int = 0
+    """How often its client was told on its stream where it stands."""
     outcome: str | None = None
     endpoint: str = ""
     """Which of the upstream's servers has it, or had it last; "" before it had one, and where there is only one."""
@@ -112,6 +122,8 @@ class UpstreamView(View, frozen=True, kw_only=True):
     served: int = 0
     queue_full: int = 0
     queue_timeout: int = 0
+    refused: int = 0
+    """Requests that came while it took nobody new, or that waited when llmgate stopped."""
     failed: int = 0
     """Requests that ended upstream_error, upstream_timeout or upstream_down."""
     starts_ms: list[int] = []
@@ -202,7 +214,8 @@ class LimitsView(View, frozen=True, kw_only=True):
 
 
 class LimitsAnswer(View, frozen=True, kw_only=True):
-    """The answer of PATCH /v1/upstreams/NAME: what the limits were, and are until the next start or reload."""
+    """The answer of PATCH /v1/upstreams/NAME: what the limits were, and are until the next start, or until a
+    reload finds another value in the settings."""
 
     schema: int = SCHEMA
     now_ms: int
@@ -254,6 +267,8 @@ class Step(View, frozen=True, kw_only=True):
     """Since its arrival."""
     kind: str
     """As EventView.kind; "position" where its place in the line changed."""
+    word: str = ""
+    """As EventView.word; "position" as well."""
     text: str = ""
     position: int | None = None
     """Where it stood then; None where it did not wait, or that is not known any more."""
@@ -344,7 +359,11 @@ class EventView(View, frozen=True, kw_only=True):
     """One change, numbered by the daemon without gaps.
 
     `kind` is the gate's past-tense word: queued, admitted, drained, released, abandoned, expired, dismissed, refused,
-    moved, requeued, limits_changed, mode_changed, endpoint_changed, alarm_raised, alarm_cleared.
+    moved, requeued, limits_changed, mode_changed, ran_empty, endpoint_changed, alarm_raised, alarm_cleared. Drained is
+    a request that is over while its slot is not free yet; that an upstream drains is mode_changed, "draining",
+    and that nobody is left there ran_empty, "drained". Of no upstream are settings_reloaded, and
+    caller_refused: not let in for its key or its page; of like ones one a minute is told, with the number of the
+    others.
     """
 
     number: int
@@ -353,8 +372,13 @@ class EventView(View, frozen=True, kw_only=True):
     kind: str
     upstream: str
     text: str = ""
-    """What a log line would say of it, such as "queued (depth 3)", "dispatched after 5730ms", "stalled no more" or
-    "http://gpu2:8000 is down: it takes no connection"; "" for a slot at once and for a regular end."""
+    """What a log line says of it, such as "queued (depth 3)", "dispatched after 5730ms", "alarm stalled no more" or
+    "down http://gpu2:8000: it takes no connection"; "" for a slot at once, for a regular end, and for what follows
+    from another event."""
+    word: str = ""
+    """What happened in a word that people know, with which `text` begins: queued, dispatched, requeued, moved; how a
+    request ended, such as completed, cancelled, queue_full; paused, resumed, draining, drained, down, up, limits,
+    alarm, renamed, reload, refused."""
     request_id: str = ""
     outcome: str | None = None
     """Where this event is the end of a request: how it ended."""
@@ -373,7 +397,8 @@ class FeedItem(View, frozen=True, kw_only=True):
     type "snapshot": `status`, `requests` (waiting, running, draining) and `events` (the newest, oldest first) are all.
     type "event": `event` happened; `upstream` and `request` are what they are after it (replace what you had). Of what
     a watcher missed who comes back `request` is as it is now, and `upstream` follows in a "progress" item.
-    type "progress": once a second while a watcher is there: `upstreams` and `requests` that changed without an event.
+    type "progress": once a second: `upstreams` and `requests` that changed without an event. It comes with nothing in
+    it as well: whoever hears nothing for longer knows that the daemon does not get to it.
     """
 
     schema: int = SCHEMA

@@ -25,23 +25,25 @@ from llmgate import __version__
 from llmgate.adminapi import Reloaded, Status
 from llmgate.config.load import Loaded
 from llmgate.config.paths import default_admin_socket
-from llmgate.core.capacity import admin_connections, client_connections
-from llmgate.core.events import Event, SettingsReloaded
+from llmgate.core.capacity import admin_connections, client_connections, metrics_connections
+from llmgate.core.events import CallerRefused, Event, SettingsReloaded
 from llmgate.core.gate import Gate
 from llmgate.errors import LlmgateError, Refused
-from llmgate.reloader import Reloader
+from llmgate.reloader import STOPPING, Reloader
 from llmgate.roster import Roster
 from llmgate.selfcheck import SelfCheck
 from llmgate.server.admin import AdminApp
 from llmgate.server.admin_config import view_config
 from llmgate.server.admin_operator import Operator, Sight
 from llmgate.server.admin_protocol import AdminProtocol
+from llmgate.server.door import Door, metrics_rules
 from llmgate.server.frontdoor import FrontDoor
 from llmgate.server.http_server import HttpServer, WireLimits
 from llmgate.server.metrics_app import MetricsApp
 from llmgate.server.services import Services
 from llmgate.server.sockets import SocketInUse, SocketNotAllowed, UnixSocket, bind_listen
 from llmgate.telemetry import log
+from llmgate.telemetry.emptied import Emptied
 from llmgate.telemetry.feed import Feed
 from llmgate.telemetry.journal import Journal
 from llmgate.telemetry.ledger import Ledger, rfc3339
@@ -119,6 +121,7 @@ class Daemon:
         self._started_at = datetime.now(UTC)
         self._ledger = Ledger(settings.admin.history)
         self._journal = Journal(logger)
+        self._emptied = Emptied()
         self._roster = Roster(loaded, self._on_event, self._on_change)
         self._views = Views(self._roster, self._ledger)
         self._feed = Feed(
@@ -135,8 +138,13 @@ class Daemon:
             loaded.keys,
         )
         self._reloader = Reloader(loaded, read or (lambda: loaded), self._roster, self._on_applied)
+        self._services.turned_away.on_told = self._on_turned_away
         self._metrics = Metrics(
-            self._gates, self._services.frames, clock=time.monotonic, model_label=settings.metrics.model_label
+            self._gates,
+            self._services.frames,
+            clock=time.monotonic,
+            model_label=settings.metrics.model_label,
+            refused=self._services.turned_away.counts,
         )
         self._notifier = Notifier(os.environ)
         scraped = self._metrics.render if settings.metrics.listen == "main" else None
@@ -171,11 +179,14 @@ class Daemon:
             )
         )
         files = open_files()
-        limits = WireLimits(max_connections=min(ADMIN_CONNECTIONS, admin_connections(files)))
+        limits = WireLimits(
+            max_connections=min(ADMIN_CONNECTIONS, admin_connections(files)),
+            connections_name="the limit of connections to the admin socket",
+        )
         admin = HttpServer(self._admin_app(), [admin_socket.bound], limits=limits, protocol=AdminProtocol)
         sockets = [self._bind(address, stack) for address in self._loaded.settings.server.listen]
         self._serving = front = self._front_server(sockets, files)
-        looking = [admin, *self._metrics_server(stack)]
+        looking = [admin, *self._metrics_server(stack, files)]
         async with asyncio.TaskGroup() as tasks:
             watching = [
                 tasks.create_task(task)
@@ -197,21 +208,28 @@ class Daemon:
         await self._roster.aclose()
         logger.info("stopped")
 
-    def _metrics_server(self, stack: ExitStack) -> list[HttpServer]:
+    @property
+    def _has_metrics_address(self) -> bool:
+        return self._loaded.settings.metrics.listen not in ("", "main")
+
+    def _metrics_server(self, stack: ExitStack, files: int | None) -> list[HttpServer]:
         """None or one."""
-        listen = self._loaded.settings.metrics.listen
-        if listen in ("", "main"):
+        if not self._has_metrics_address:
             return []
+        listen = self._loaded.settings.metrics.listen
         bound = bind_listen(listen)
         stack.callback(bound.close)
-        limits = WireLimits(max_connections=ADMIN_CONNECTIONS)
-        return [HttpServer(MetricsApp(self._metrics.render), [bound], limits=limits)]
+        limits = WireLimits(
+            max_connections=metrics_connections(files), connections_name="the limit of connections to metrics.listen"
+        )
+        app = MetricsApp(self._metrics.render, Door(self._services, metrics_rules))
+        return [HttpServer(app, [bound], limits=limits)]
 
     def _front_server(self, sockets: list[socket.socket], files: int | None) -> HttpServer:
         server = self._loaded.settings.server
         limits = WireLimits(
             header_timeout=server.header_timeout,
-            max_connections=client_connections(server.max_connections, files),
+            max_connections=client_connections(server.max_connections, files, metrics=self._has_metrics_address),
             max_bodies=max(server.max_held_bodies, server.max_body),
         )
         is_less = limits.max_connections < server.max_connections
@@ -246,6 +264,7 @@ class Daemon:
     async def _drain(self, front: HttpServer) -> None:
         running = self._services.running
         self._services.draining = True
+        self._reloader.stop()
         self._notifier.stopping()
         front.close_listeners()
         self._feed.announce()
@@ -310,6 +329,13 @@ class Daemon:
         self._journal.apply(event)
         self._metrics.apply(event, record)
         self._feed.apply(event, record)
+        emptied = self._emptied.apply(event)
+        if emptied is not None and not self._services.draining:
+            self._journal.apply(emptied)
+            self._feed.apply(emptied, None)
+
+    def _on_turned_away(self, code: str, text: str, key: str) -> None:
+        self._feed.apply(CallerRefused(0, time.monotonic(), "", code, text, key), None)
 
     def _on_change(self, roster: Roster) -> None:
         services = self._services
@@ -318,17 +344,15 @@ class Daemon:
 
     def _on_applied(self, loaded: Loaded) -> None:
         self._loaded = loaded
-        self._services.keys = loaded.keys
+        self._services.set_keys(loaded.keys)
         log.set_level(loaded.settings.log.level)
         if self._serving is not None:
             self._serving.set_stall(loaded.settings.server.client_stall_timeout)
-        if self._services.draining:  # it began before the stop did: what it opened takes nobody either
-            self._admission.close()
 
     async def reload(self, by: str = "") -> Reloaded:
         """Reads the settings again; with an error nothing has changed. `by`: who asked for it, for the event."""
         if self._services.draining:
-            return Reloaded(error="llmgate: llmgate is stopping, its settings are not read again")
+            return Reloaded(error=STOPPING)
         self._notifier.reloading()
         reloaded = await self._reloader.reload()
         self._notifier.ready(self._listening)
@@ -410,7 +434,7 @@ def _in_words(reloaded: Reloaded) -> str:
     if reloaded.error:
         return "reload failed: " + reloaded.error.split("\n")[0].removeprefix("llmgate: ")
     waiting = [change.key for change in reloaded.changed if change.reload == "restart"]
-    told = f"reloaded: {len(reloaded.changed) - len(waiting)} settings changed"
+    told = f"reload: {len(reloaded.changed) - len(waiting)} settings changed"
     return f"{told}; these need a restart: {', '.join(waiting)}" if waiting else told
 
 

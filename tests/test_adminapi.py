@@ -49,4 +49,4 @@ def test_what_is_asked_for_begins_with_the_schema(view: View) -> None:
 
 def test_the_words_of_the_states() -> None:
     assert set(REQUEST_STATES) == {"waiting", "running", "draining", "done"}
-    assert {"idle", "ok", "full", "down", "paused", "closed"} == set(UPSTREAM_STATES)
+    assert {"idle", "ok", "full", "down", "paused", "draining", "drained"} == set(UPSTREAM_STATES)

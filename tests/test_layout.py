@@ -26,6 +26,8 @@ WITHOUT_MODULE = {
     "test_layout.py",
     "test_makefile.py",
     "test_man.py",
+    "tui/test_cost.py",
+    "tui/test_large.py",
     "upstreams/test_cancellation.py",
     "upstreams/test_oracle.py",
 }

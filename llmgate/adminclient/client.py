@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TypeVar, Unpack
+from typing import Self, TypeVar, Unpack
 
 from llmgate.adminapi import (
     Config,
@@ -41,11 +41,17 @@ def _may_exist(path: Path) -> bool:
 
 
 class _Client:
-    """`command` is what the advice in errors tells to run again."""
+    """`command` is what the advice in errors tells to run again; `limit` how many seconds a call may take, where that
+    is less than it may usually."""
 
-    def __init__(self, socket: Path, *, command: str = "status") -> None:
+    def __init__(self, socket: Path, *, command: str = "status", limit: float | None = None) -> None:
         self.socket = socket
         self._command = command
+        self._limit = limit
+
+    def within(self, seconds: float | None) -> Self:
+        """The same client, whose calls get so many seconds at most; None = as long as they usually may take."""
+        return type(self)(self.socket, command=self._command, limit=seconds)
 
     def watch(self, last_event_id: str = "") -> Watch:
         """The feed from now on, or from after that event (Watch.last_event_id). Use it as `async with`, `async for`."""
@@ -106,7 +112,7 @@ class AdminClient(_Client):
         return self._do(calls.openapi())
 
     def _do(self, ask: Ask[Kind]) -> Kind:
-        return perform(ask, self.socket, self._command)
+        return perform(ask, self.socket, self._command, self._limit)
 
 
 class AsyncAdminClient(_Client):
@@ -166,4 +172,4 @@ class AsyncAdminClient(_Client):
         return await self._do(calls.openapi())
 
     async def _do(self, ask: Ask[Kind]) -> Kind:
-        return await perform_async(ask, self.socket, self._command)
+        return await perform_async(ask, self.socket, self._command, self._limit)

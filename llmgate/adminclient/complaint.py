@@ -12,8 +12,8 @@ from typing import TypeVar
 import msgspec
 
 from llmgate.adminapi import SCHEMA
-from llmgate.config.paths import named_settings_file, settings_files
-from llmgate.errors import AdminError, AdminRefusal, DaemonNotRunning, DaemonSilent
+from llmgate.config.paths import named_settings_file, settings_files, unit_files
+from llmgate.errors import AdminError, AdminRefusal, DaemonNotRunning, DaemonSilent, NotPermitted
 
 TIMEOUTS = frozenset(("ReadTimeout", "ConnectTimeout", "WriteTimeout", "PoolTimeout"))
 """httpx's names for them, which need no import of httpx."""
@@ -88,7 +88,7 @@ def explain(error: Exception, socket: Path, command: str) -> AdminError:
     """
     code = _errno(error)
     if code in (errno.EACCES, errno.EPERM):
-        return AdminError("\n".join([f"Permission denied on {socket}", "", *_permission_lines(socket, command)]))
+        return NotPermitted("\n".join([f"Permission denied on {socket}", "", *_permission_lines(socket, command)]))
     if code in (errno.ENOENT, errno.ENOTDIR):
         return _not_running(socket, "The socket file does not exist.", command)
     if code == errno.ECONNREFUSED:
@@ -108,11 +108,21 @@ def _start_lines(command: str) -> list[str]:
     settings = "" if _finds_settings() else " --upstream NAME=http://127.0.0.1:8000"
     return [
         f"  start it now          llmgate serve{settings}",
+        *_unit_lines(),
         "  only to try it        llmgate demo",
         f"  another socket        llmgate --socket PATH {command}",
         "  a remote machine      ssh -L ~/gate.sock:/run/llmgate/admin.sock host",
         f"                        llmgate --socket ~/gate.sock {command}",
     ]
+
+
+def _unit_lines() -> list[str]:
+    """Only where there is a unit to start."""
+    if not any(map(os.path.lexists, unit_files(os.environ, os.getuid()))):
+        return []
+    if os.getuid() == 0:
+        return ["  as a service          systemctl enable --now llmgate"]
+    return ["  as a user service     systemctl --user enable --now llmgate"]
 
 
 def _finds_settings() -> bool:

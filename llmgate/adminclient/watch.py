@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     import httpx
 
 SILENCE_SECONDS = 15.0
-"""The feed says `: alive` every 5 s, so three missed ones mean that the connection is dead."""
+"""The feed says something once a second: after so long the connection is dead, or the daemon, and another one is tried.
+That nothing is heard is for the viewer to say, and long before."""
 MAX_LINE = 64 * 1024 * 1024
 
 

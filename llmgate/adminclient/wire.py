@@ -11,6 +11,8 @@ from llmgate.adminclient.complaint import check_answer, decode, explain
 
 ORIGIN = "http://localhost"
 ANSWER_SECONDS = 5.0
+SHORTEST_SECONDS = 1.0
+"""A call gets so long in any case: with hardly any time left it would fail where a daemon is there, but busy."""
 
 Kind = TypeVar("Kind")
 
@@ -27,28 +29,30 @@ class Ask(NamedTuple, Generic[Kind]):
     """How many times as long as usual the answer may take."""
 
 
-def perform(ask: Ask[Kind], socket: Path, command: str) -> Kind:
-    """Raises DaemonNotRunning when nobody answers, AdminError for everything else."""
+def perform(ask: Ask[Kind], socket: Path, command: str, limit: float | None = None) -> Kind:
+    """Raises DaemonNotRunning when nobody answers, DaemonSilent when that takes too long (`limit` in seconds, where it
+    is less than usual), AdminError for everything else."""
     import httpx
 
+    seconds = _seconds(ask, limit)
     try:
-        _knock(socket)
+        _knock(socket, seconds)
         transport = httpx.HTTPTransport(uds=os.fspath(socket), verify=no_tls())
-        with httpx.Client(transport=transport, trust_env=False, timeout=ANSWER_SECONDS * ask.patience) as client:
+        with httpx.Client(transport=transport, trust_env=False, timeout=seconds) as client:
             answer = client.request(ask.method, ORIGIN + ask.path, params=dict(ask.query), json=ask.body)
     except (httpx.HTTPError, OSError) as error:
         raise explain(error, socket, command) from error
     return _read(ask, answer, socket)
 
 
-async def perform_async(ask: Ask[Kind], socket: Path, command: str) -> Kind:
+async def perform_async(ask: Ask[Kind], socket: Path, command: str, limit: float | None = None) -> Kind:
     """As `perform`, without holding up the loop."""
     import httpx
 
+    seconds = _seconds(ask, limit)
     try:
-        _knock(socket)
+        _knock(socket, seconds)
         transport = httpx.AsyncHTTPTransport(uds=os.fspath(socket), verify=no_tls())
-        seconds = ANSWER_SECONDS * ask.patience
         async with httpx.AsyncClient(transport=transport, trust_env=False, timeout=seconds) as client:
             answer = await client.request(ask.method, ORIGIN + ask.path, params=dict(ask.query), json=ask.body)
     except (httpx.HTTPError, OSError) as error:
@@ -63,10 +67,16 @@ def _read(ask: Ask[Kind], answer: Any, socket: Path) -> Kind:
     return decode(answer.content, ask.kind, socket)
 
 
-def _knock(path: Path) -> None:
+def _seconds(ask: Ask[Kind], limit: float | None) -> float:
+    """How long each step of a call may take."""
+    usual = ANSWER_SECONDS * ask.patience
+    return usual if limit is None else min(usual, max(limit, SHORTEST_SECONDS))
+
+
+def _knock(path: Path, seconds: float) -> None:
     """Connects and hangs up: httpcore 1.0 leaves a Unix socket open on which it could not connect."""
     with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as knocking:
-        knocking.settimeout(ANSWER_SECONDS)
+        knocking.settimeout(min(seconds, ANSWER_SECONDS))
         knocking.connect(os.fspath(path))
 
 

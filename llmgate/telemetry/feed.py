@@ -3,7 +3,7 @@
 An event is rendered once, and only while somebody watches. A watcher that does not keep up is cut, never waited for:
 it comes back, says which event it had last, and gets those that it missed, or a new snapshot where that is too long
 ago. Once a second, while somebody watches, what changed without an event (tokens, figures) follows as one `progress`
-item.
+item; where nothing did it is empty, and shows that the daemon still turns.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ import msgspec
 
 from llmgate.adminapi import EventView, FeedItem, RequestView, Status, Step, UpstreamView, encode
 from llmgate.core.events import Event, Refused, TicketEvent
-from llmgate.telemetry.journal import describe, kind_of
+from llmgate.telemetry.journal import describe, kind_of, word_of
 from llmgate.telemetry.journey import trace
 from llmgate.telemetry.ledger import Ledger, Record, rfc3339, view_request
 
@@ -40,6 +40,11 @@ class Watcher:
         self._held = 0
         self._look: asyncio.Future[None] | None = None
         self.cut = False
+
+    @property
+    def waiting(self) -> int:
+        """Items in its mailbox."""
+        return len(self._items)
 
     def put(self, number: int, item: bytes) -> None:
         """Never waits: beyond the bound the watcher is cut and its mailbox emptied."""
@@ -73,25 +78,21 @@ class Watcher:
         self._items.clear()
         self._on_cut()
 
-    async def wait_next(self, seconds: float) -> tuple[int, bytes] | None:
-        """The next item with its number; None when none came in that time."""
-        if not self._items:
+    async def wait_next(self) -> tuple[int, bytes]:
+        """The next item with its number."""
+        while not self._items:
             self._look = asyncio.get_running_loop().create_future()
-            timer = asyncio.get_running_loop().call_later(seconds, _set, self._look)
             try:
                 await self._look
             finally:
-                timer.cancel()
                 self._look = None
-        if not self._items:
-            return None
         number, item, weight = self._items.popleft()
         self._held -= weight
         return number, item
 
     def _wake(self) -> None:
-        if self._look is not None:
-            _set(self._look)
+        if self._look is not None and not self._look.done():
+            self._look.set_result(None)
 
 
 class Feed:
@@ -238,11 +239,10 @@ class Feed:
     def _progress(self) -> None:
         self._tick = asyncio.get_running_loop().call_later(_PROGRESS_SECONDS, self._progress)
         requests, upstreams = self._changed_requests(), self._changed_upstreams()
-        if requests or upstreams:
-            now_ms = round(self._clock() * 1000)
-            self._send(
-                FeedItem(type="progress", number=self._number, now_ms=now_ms, requests=requests, upstreams=upstreams)
-            )
+        now_ms = round(self._clock() * 1000)
+        self._send(
+            FeedItem(type="progress", number=self._number, now_ms=now_ms, requests=requests, upstreams=upstreams)
+        )
 
     def _changed_requests(self) -> list[RequestView]:
         now, wall = self._clock(), datetime.now(UTC)
@@ -264,6 +264,7 @@ class Feed:
             at=rfc3339(datetime.now(UTC) - timedelta(seconds=self._clock() - event.at)),
             now_ms=round(event.at * 1000),
             kind=kind_of(event),
+            word=word_of(event),
             upstream=event.upstream,
             text=describe(event),
             request_id=about.caller.id if about else "",
@@ -271,7 +272,7 @@ class Feed:
             client=about.caller.client if about else "",
             session=about.caller.session if about else "",
             purpose=about.caller.purpose if about else "",
-            key=about.caller.key if about else "",
+            key=about.caller.key if about else getattr(event, "key", ""),
             by=getattr(event, "by", ""),
         )
 
@@ -279,8 +280,3 @@ class Feed:
 def outcome_of(event: Event) -> str | None:
     """How the request ended, where this event is its end."""
     return getattr(event, "outcome", None) if isinstance(event, (TicketEvent, Refused)) else None
-
-
-def _set(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

@@ -3,23 +3,27 @@ what is wrong with an upstream and when that is over.
 
     llmgate: ha-llm session=a61e6e40 queued (depth 1)
     llmgate: ha-llm session=a61e6e40 purpose=compaction dispatched after 5730ms
-    llmgate: ha-llm http://gpu2:8000 is down: it takes no connection
+    llmgate: ha-llm down: it takes no connection
 
-The logger writes "llmgate: " in front. A request that gets a slot at once, and does not fail, logs nothing.
+After upstream and caller comes what happened, one word for each kind of event: the same word stands in the events and
+in `top`. The logger writes "llmgate: " in front. A request that gets a slot at once, and does not fail, logs nothing.
 """
 
 import logging
 import re
 
+from llmgate.config.units import format_duration
 from llmgate.core.caller import Caller
 from llmgate.core.events import (
     Abandoned,
     Admitted,
     AlarmCleared,
     AlarmRaised,
+    CallerRefused,
     Dismissed,
     Drained,
     EndpointChanged,
+    EndpointsReplaced,
     Event,
     Expired,
     LimitsChanged,
@@ -27,11 +31,13 @@ from llmgate.core.events import (
     ModeChanged,
     Moved,
     Queued,
+    RanEmpty,
     Refused,
     Released,
     Requeued,
     SettingsReloaded,
     TicketEvent,
+    UpstreamRenamed,
 )
 from llmgate.errors import Outcome
 
@@ -40,6 +46,23 @@ FAILURES: frozenset[Outcome] = frozenset({"upstream_error", "upstream_timeout", 
 
 _TOLD: frozenset[Outcome | None] = FAILURES | {"cancelled"}
 """Ends of a request that ran, of which a line is written."""
+
+_FOLLOWS: frozenset[Mode] = frozenset({Mode.OPEN, Mode.HELD})
+"""That a gate goes from the one to the other follows from an endpoint, which is told."""
+
+_LIMITS = "limits"
+_WORDS: dict[type[Event], str] = {
+    Admitted: "dispatched",
+    LimitsChanged: _LIMITS,
+    EndpointsReplaced: "servers",
+    UpstreamRenamed: "renamed",
+    SettingsReloaded: "reload",
+    CallerRefused: "refused",
+    AlarmRaised: "alarm",
+    AlarmCleared: "alarm",
+    RanEmpty: "drained",
+}
+"""Of the events that are not called by their outcome, nor as their kind is."""
 
 _SESSION_SHOWN = 8
 _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
@@ -80,8 +103,6 @@ class Journal:
                 return told
             case Queued() | Admitted(queued=True):
                 self._told_full.discard(event.upstream)
-            case ModeChanged(old=old, new=new):
-                return {old, new} == {Mode.OPEN, Mode.HELD}  # it follows from an endpoint, which is told
             case _:
                 pass
         return False
@@ -101,6 +122,23 @@ def kind_of(event: Event) -> str:
     return _CAPITAL.sub("_", type(event).__name__).lower()
 
 
+def word_of(event: Event) -> str:
+    """What happened, in one word that an operator knows; `describe` begins with it."""
+    match event:
+        case EndpointChanged(up=up, old_up=old_up):
+            return _LIMITS if up is old_up else "up" if up else "down"
+        case ModeChanged(old=old, new=new):
+            return _word_of_mode(old, new)
+        case _:
+            return getattr(event, "outcome", None) or _WORDS.get(type(event)) or kind_of(event)
+
+
+def _word_of_mode(old: Mode, new: Mode) -> str:
+    if {old, new} == _FOLLOWS:
+        return "held" if new is Mode.HELD else "unheld"
+    return "resumed" if new in _FOLLOWS else new.value
+
+
 def describe(event: Event) -> str:
     """The event in words, without upstream and request; "" for what is not told."""
     text, by = _describe(event), getattr(event, "by", "")
@@ -117,6 +155,8 @@ def _describe(event: Event) -> str:
             return f"{outcome} after {round(waited * 1000)}ms"
         case Dismissed(outcome=outcome, waited=waited):
             return f"{outcome} after {round(waited * 1000)}ms"
+        case Refused(outcome="refused"):
+            return "refused (draining)"
         case Refused(outcome=outcome, depth=depth):
             return f"{outcome} (depth {depth})"
         case Moved():
@@ -124,7 +164,7 @@ def _describe(event: Event) -> str:
         case Drained(outcome=outcome, ran=ran) | Released(outcome=outcome, ran=ran) if outcome in _TOLD:
             return f"{outcome} after {round(ran * 1000)}ms"
         case Requeued():
-            return "requeued: nothing of it was sent"
+            return "requeued, nothing of it was sent"
         case _:
             return _describe_change(event)
 
@@ -132,34 +172,48 @@ def _describe(event: Event) -> str:
 def _describe_change(event: Event) -> str:
     match event:
         case ModeChanged(old=old_mode, new=new_mode):
-            return f"{new_mode.value} (was {old_mode.value})"
+            was = "" if old_mode in _FOLLOWS else f" (was {old_mode.value})"
+            return "" if {old_mode, new_mode} == _FOLLOWS else word_of(event) + was
         case LimitsChanged(old=old, new=new):
             changed = [
-                f"{name}={getattr(new, name)} (was {getattr(old, name)})"
+                f"{name}={_limit(name, getattr(new, name))} (was {_limit(name, getattr(old, name))})"
                 for name in ("max_concurrent", "max_queued", "queue_timeout", "stall_alarm")
                 if getattr(new, name) != getattr(old, name)
             ]
-            return "limits changed: " + ", ".join(changed)
-        case AlarmRaised(text=text) | SettingsReloaded(text=text):
+            return f"{_LIMITS} " + ", ".join(changed)
+        case SettingsReloaded(text=text) | CallerRefused(text=text):
             return text
+        case AlarmRaised(text=text):
+            return f"{word_of(event)} {text}"
+        case RanEmpty():
+            return "drained"
         case AlarmCleared(alarm=alarm):
-            return f"{alarm.replace('_', ' ')} no more"
+            return f"{word_of(event)} {alarm.replace('_', ' ')} no more"
         case EndpointChanged():
             return _describe_endpoint(event)
+        case UpstreamRenamed(old=old_name):
+            return f"renamed by a reload, from {old_name}: who waits and runs there stays"
         case _:
             return ""
 
 
+def _limit(name: str, value: float | None) -> str:
+    """As it is written in settings."""
+    if value is None:
+        return "none"
+    return format_duration(value) if name in ("queue_timeout", "stall_alarm") else str(value)
+
+
 def _describe_endpoint(event: EndpointChanged) -> str:
     """The only one is called as its upstream, whose name stands there already."""
-    name = f"{event.endpoint} " if event.endpoint != event.upstream else ""
-    told = []
-    if event.up is not event.old_up:
-        why = f": {event.reason}" if event.reason else ""
-        told.append(f"{name}is up again" if event.up else f"{name}is down{why}")
+    parts = [word_of(event), event.endpoint if event.endpoint != event.upstream else ""]
     if event.max_concurrent != event.old_max_concurrent:
-        told.append(f"{name}max_concurrent={event.max_concurrent} (was {event.old_max_concurrent})")
-    return ", ".join(told)
+        parts.append(f"max_concurrent={event.max_concurrent} (was {event.old_max_concurrent})")
+    if event.up or not event.old_up:
+        return " ".join(filter(None, parts))
+    held = f"holding {event.holding} waiter{'s' if event.holding > 1 else ''}" if event.holding else ""
+    why = ", ".join(filter(None, [event.reason, held]))
+    return " ".join(filter(None, parts)) + (f": {why}" if why else "")
 
 
 def _fields(event: Event, caller: Caller | None) -> dict[str, str]:

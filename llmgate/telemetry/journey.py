@@ -20,13 +20,10 @@ from llmgate.core.events import (
     Requeued,
     TicketEvent,
 )
-from llmgate.telemetry.journal import describe, kind_of
+from llmgate.telemetry.journal import describe, kind_of, word_of
 from llmgate.telemetry.ledger import Record
 
 _MOVES_KEPT = 20
-
-_WORDS = {"admitted": "dispatched", "expired": "timed out", "dismissed": "cancelled", "moved": "moved to the front"}
-"""How another one's event is called in the text of a step."""
 
 
 class _Place:
@@ -82,11 +79,16 @@ def trace(events: Iterable[tuple[int, Event]], record: Record) -> list[Step]:
             continue
         moved = isinstance(event, TicketEvent) and place.apply(event)
         offset_ms = round((event.at - record.arrived_at) * 1000)
-        kind = kind_of(event)
+        kind, word = kind_of(event), word_of(event)
         if event.caller.id == request_id:
             text = describe(event)
-            own.append(Step(number=number, offset_ms=offset_ms, kind=kind, text=text, position=place.position))
+            at = place.position
+            own.append(Step(number=number, offset_ms=offset_ms, kind=kind, word=word, text=text, position=at))
         elif moved:
-            text = f"{event.caller.id} {_WORDS.get(kind, kind)}"
-            moves.append(Step(number=number, offset_ms=offset_ms, kind="position", text=text, position=place.position))
+            text = f"{event.caller.id} {word}"
+            moves.append(_moved(number, offset_ms, text, place.position))
     return sorted([*own, *moves], key=lambda step: step.number)
+
+
+def _moved(number: int, offset_ms: int, text: str, position: int | None) -> Step:
+    return Step(number=number, offset_ms=offset_ms, kind="position", word="position", text=text, position=position)

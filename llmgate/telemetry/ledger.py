@@ -26,6 +26,7 @@ from llmgate.core.events import (
     Released,
     Requeued,
     TicketEvent,
+    UpstreamRenamed,
 )
 from llmgate.errors import Outcome
 from llmgate.telemetry.journal import FAILURES
@@ -35,7 +36,7 @@ _RATE_SECONDS = 60
 
 
 class Record:
-    """One request. Times are monotonic seconds. The exchange writes `first_byte_at` and `output_tokens`."""
+    """One request. Times are monotonic seconds. The exchange writes `first_byte_at`, tokens and `queue_frames`."""
 
     __slots__ = (
         "arrived_at",
@@ -49,6 +50,7 @@ class Record:
         "order",
         "outcome",
         "output_tokens",
+        "queue_frames",
         "state",
         "upstream",
     )
@@ -68,6 +70,7 @@ class Record:
         """As the answer tells them at its end; 0 where it does not."""
         self.outcome: Outcome | None = None
         self.endpoint = ""
+        self.queue_frames = 0
 
     def end(self, now: float, outcome: Outcome, state: str = "done") -> None:
         self.ended_at, self.outcome, self.state = now, outcome, state
@@ -148,7 +151,18 @@ class Ledger:
             self._recent.append(record)
             self.figures(event.upstream).count(event.outcome, event.at)
             return record
+        if isinstance(event, UpstreamRenamed):
+            self._rename(event.old, event.upstream)
         return None
+
+    def _rename(self, old: str, new: str) -> None:
+        """Who lives there goes on under the new name, with the figures."""
+        self._figures[new] = self.figures(old)
+        del self._figures[old]
+        for key in [key for key in self._live if key[0] == old]:
+            record = self._live.pop(key)
+            record.upstream = new
+            self._live[new, key[1]] = record
 
     def record(self, request_id: str) -> Record | None:
         """A live request by its id."""
@@ -226,7 +240,9 @@ def view_request(record: Record, now: float, wall: datetime) -> RequestView:
         path=caller.path,
         stream=caller.stream,
         client=caller.client,
+        client_version=caller.client_version,
         session=caller.session,
+        session_from=caller.session_from,
         purpose=caller.purpose,
         key=caller.key,
         peer=caller.peer,
@@ -238,6 +254,7 @@ def view_request(record: Record, now: float, wall: datetime) -> RequestView:
         ended_ms=_ms_or_none(record.ended_at),
         deadline_ms=_ms_or_none(record.deadline),
         output_tokens=record.output_tokens,
+        queue_frames=record.queue_frames,
         outcome=record.outcome,
         endpoint=record.endpoint,
     )
@@ -272,6 +289,7 @@ def view_upstream(
         served=outcomes.get("completed", 0),
         queue_full=outcomes.get("queue_full", 0),
         queue_timeout=outcomes.get("queue_timeout", 0),
+        refused=outcomes.get("refused", 0),
         failed=sum(outcomes.get(outcome, 0) for outcome in FAILURES),
         rate=round(figures.rate(now), 3),
         detail=_why_down(endpoints),
@@ -282,8 +300,10 @@ def view_upstream(
 
 def upstream_state(gate: GateStatistics, endpoints: Mapping[str, EndpointStatistics]) -> str:
     """One word of adminapi.UPSTREAM_STATES."""
-    if gate.mode not in (Mode.OPEN, Mode.HELD):
-        return str(gate.mode.value)
+    if gate.mode is Mode.CLOSED:
+        return "draining" if gate.waiting or gate.running or gate.draining else "drained"
+    if gate.mode is Mode.PAUSED:
+        return "paused"
     those_up = [endpoint for endpoint in endpoints.values() if endpoint.up]
     if not those_up:
         return "down"

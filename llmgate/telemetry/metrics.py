@@ -1,8 +1,8 @@
 """Metrics for Prometheus: what the gates count already is read when it is asked for, the rest is folded from events.
 
 Every name, label and bucket stands in the table of docs/metrics.md. Labels are bounded: upstreams and alarms are those
-of the settings, `api`, `outcome` and `kind` closed lists, `model` (only where the settings want it) at most MOST_MODELS
-names, the rest being "other".
+of the settings, `api`, `outcome`, `kind` and `code` closed lists, `model` (only where the settings want it) at most
+MOST_MODELS names, the rest being "other".
 """
 
 import bisect
@@ -86,9 +86,12 @@ class Metrics:
         *,
         clock: Callable[[], float],
         model_label: bool = False,
+        refused: Mapping[str, int] | None = None,
     ) -> None:
-        """`gates` by upstream, at the moment; `frames` counts what waiting clients were told, by api and kind."""
+        """`gates` by upstream, at the moment; `frames` counts what waiting clients were told, by api and kind;
+        `refused` those who were not let in, by the error's code."""
         self._gates = gates
+        self._refused = refused if refused is not None else {}
         self._frames = frames
         self._clock = clock
         self._models: set[str] | None = set() if model_label else None
@@ -198,6 +201,9 @@ class Metrics:
         )
         up = GaugeMetricFamily("llmgate_upstream_up", "Whether a server of it takes requests.", labels=names)
         paused = GaugeMetricFamily("llmgate_upstream_paused", "Whether an operator paused it.", labels=names)
+        shut = GaugeMetricFamily(
+            "llmgate_upstream_draining", "Whether it takes nobody new, so that it runs empty.", labels=names
+        )
         alarms = GaugeMetricFamily(
             "llmgate_alarms", "Whether this alarm is raised: see llmgate status.", labels=[*names, "alarm"]
         )
@@ -213,9 +219,10 @@ class Metrics:
             oldest.add_metric([name], _oldest(gate, now))
             up.add_metric([name], any(endpoint.up for endpoint in gate.endpoints().values()))
             paused.add_metric([name], state.mode is Mode.PAUSED)
+            shut.add_metric([name], state.mode is Mode.CLOSED)
             for alarm in ALARMS:
                 alarms.add_metric([name, alarm], alarm in state.alarms)
-        yield from (running, draining, waiting, slots, limit, timeout, oldest, up, paused, alarms)
+        yield from (running, draining, waiting, slots, limit, timeout, oldest, up, paused, shut, alarms)
 
     def _folded(self) -> Iterator[Metric]:
         model = [] if self._models is None else ["model"]
@@ -248,6 +255,8 @@ class Metrics:
             self._input_tokens.items(),
         )
         yield _counter("llmgate_queue_frames", "What waiting clients were told.", ["api", "kind"], self._frames.items())
+        refused = [((code,), count) for code, count in self._refused.items()]
+        yield _counter("llmgate_refused", "Requests that were not let in: key, model, page.", ["code"], refused)
 
     def _reload_families(self) -> Iterator[Metric]:
         succeeded, at = self._reloaded

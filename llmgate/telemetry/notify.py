@@ -28,7 +28,7 @@ class Notifier:
         self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
-        self._send("STOPPING=1\nSTATUS=draining")
+        self._send("STOPPING=1\nSTATUS=stopping")
 
     def alive(self) -> None:
         """The event loop turns."""

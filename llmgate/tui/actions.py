@@ -1,17 +1,20 @@
 """What the screen can have done by the daemon: a verb and its object, the words for it, and its performance."""
 
+import asyncio
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, Protocol
 
-from llmgate.adminapi import LimitsAnswer, RequestDetail, Requests, UpstreamAnswer
-from llmgate.errors import AdminError
+from llmgate.adminapi import LimitsAnswer, Reloaded, RequestDetail, Requests, UpstreamAnswer
+from llmgate.adminclient.limits import limit_text, write_limits
+from llmgate.errors import AdminError, DaemonSilent, SettingsError
 
-Verb = Literal["pause", "resume", "drain", "set", "cancel", "move"]
+Verb = Literal["pause", "resume", "drain", "set", "reload", "cancel", "move"]
 DONE: dict[Verb, str] = {
     "pause": "paused: what comes waits until R resumes it",
     "resume": "resumed",
-    "drain": "draining: it takes no new request, and those that are there are served",
-    "set": "max_concurrent is",
+    "drain": "draining: takes no new request, serves those that are there",
+    "reload": "read again",
     "cancel": "cancelled",
     "move": "moved to the front",
 }
@@ -27,7 +30,9 @@ class Acting(Protocol):
 
     async def drain(self, name: str) -> UpstreamAnswer: ...
 
-    async def set_limits(self, name: str, *, max_concurrent: int) -> LimitsAnswer: ...
+    async def set_limits(self, name: str, **limits: float | None) -> LimitsAnswer: ...
+
+    async def reload(self) -> Reloaded: ...
 
     async def cancel(self, request_id: str) -> RequestDetail: ...
 
@@ -40,12 +45,20 @@ class Acting(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """`target` is an upstream's name, or the id of a request for a verb in ON_REQUESTS."""
+    """`target` is an upstream's name, the id of a request for a verb in ON_REQUESTS, or "settings" for a reload."""
 
     verb: Verb
     target: str
-    slots: int = 0
-    """What max_concurrent is to become; for the verb "set" only."""
+    limits: tuple[tuple[str, float | None], ...] = ()
+    """What limits are to become, by their names; for the verb "set" only."""
+    file: str = ""
+    """Where these limits are to be written, too; "" = nowhere."""
+
+    @property
+    def slots(self) -> int | None:
+        """What max_concurrent is to become; None = it stays."""
+        slots = dict(self.limits).get("max_concurrent")
+        return None if slots is None else int(slots)
 
 
 def question(actions: tuple[Action, ...]) -> str:
@@ -60,7 +73,9 @@ def outcome(actions: tuple[Action, ...]) -> str:
     """What is to be said when all went well."""
     first = actions[0]
     what = first.target if len(actions) == 1 else f"{len(actions)} of them"
-    return f"{what}: {DONE[first.verb]}" + (f" {first.slots}" if first.verb == "set" else "")
+    told = [f"{name} is {limit_text(name, value)}" for name, value in first.limits]
+    told += [f"written to {first.file}"] if first.file else []
+    return f"{what}: {', '.join(told) or DONE[first.verb]}"
 
 
 async def perform(acting: Acting, actions: tuple[Action, ...]) -> tuple[str, bool]:
@@ -69,12 +84,18 @@ async def perform(acting: Acting, actions: tuple[Action, ...]) -> tuple[str, boo
     for action in actions:
         try:
             notes.append(await _perform(acting, action))
-        except AdminError as error:
-            errors.append(str(error).split("\n", 1)[0])
+        except (AdminError, SettingsError) as error:
+            errors.append(_why_not(error))
     if not errors:
         return " ".join([outcome(actions), *filter(None, notes)]), False
     done = len(actions) - len(errors)
     return errors[0] + (f" ({done} of {len(actions)} done)" if len(actions) > 1 else ""), True
+
+
+def _why_not(error: AdminError | SettingsError) -> str:
+    if isinstance(error, DaemonSilent):
+        return "The daemon did not answer in time; it may still do this when it goes on"
+    return str(error).split("\n", 1)[0]
 
 
 async def _perform(acting: Acting, action: Action) -> str:
@@ -87,13 +108,25 @@ async def _perform(acting: Acting, action: Action) -> str:
         case "drain":
             return _remark(await acting.drain(action.target))
         case "set":
-            answer = await acting.set_limits(action.target, max_concurrent=action.slots)
+            answer = await acting.set_limits(action.target, **dict(action.limits))
+            if action.file:
+                await asyncio.to_thread(write_limits, Path(action.file), action.target, dict(action.limits))
             return f"({answer.note})" if answer.note else ""
+        case "reload":
+            return _differences(await acting.reload())
         case "cancel":
             await acting.cancel(action.target)
         case "move":
             await acting.move(action.target)
     return ""
+
+
+def _differences(reloaded: Reloaded) -> str:
+    """Which settings are others now, and which wait for a new start."""
+    if reloaded.error:
+        raise SettingsError(reloaded.error)
+    told = [change.key + (" after a restart" if change.reload == "restart" else "") for change in reloaded.changed]
+    return f"({', '.join(told) or 'nothing changed'})"
 
 
 def _remark(answer: UpstreamAnswer) -> str:

@@ -21,6 +21,8 @@ class Span(NamedTuple):
 
     text: str
     style: str = ""
+    row: tuple[str, str] | None = None
+    """What its line stands for, where that can be selected: the pane, and the id of its row."""
 
 
 Line = list[Span]
@@ -126,11 +128,21 @@ def fit(line: Line, width: int) -> Line:
     left = width
     for span in line:
         text = cut(span.text, left)
-        fitted.append(Span(text, span.style))
+        fitted.append(Span(text, span.style, span.row))
         left -= width_of(text)
     if left:
         fitted.append(Span(" " * left))
     return fitted
+
+
+def standing_for(line: Line, pane: str, row_id: str) -> Line:
+    """The line as that of a row that can be selected."""
+    return [Span("", row=(pane, row_id)), *line]
+
+
+def row_of(line: Line) -> tuple[str, str] | None:
+    """Pane and id of the row that a line stands for."""
+    return next((span.row for span in line if span.row is not None), None)
 
 
 def plain(line: Line) -> str:

@@ -82,25 +82,25 @@ def _cell(span: Span, column: Column[Row], width: int, frame: Frame) -> Line:
 
 
 def table(columns: Sequence[Column[Row]], width: int) -> Table[Row]:
-    """The columns by rank as long as they fit; the rest of the width goes to those that may grow, in their order."""
-    left, kept = width, set[int]()
-    for index, column in sorted(enumerate(columns), key=lambda entry: entry[1].rank):
+    """The columns by rank as long as they fit; the rest of the width goes to those that may grow, by rank as well."""
+    left, kept = width, dict[int, int]()
+    ranked = sorted(enumerate(columns), key=lambda entry: entry[1].rank)
+    for index, column in ranked:
         needed = column.gap + column.width
         if needed <= left and (width >= WIDE or not column.wide):
-            kept.add(index)
+            kept[index] = column.width
             left -= needed
-    laid: list[tuple[Column[Row], int]] = []
-    for index, column in enumerate(columns):
+    for index, column in ranked:
         if index in kept:
             more = max(0, min(left, column.most - column.width))
-            laid.append((column, column.width + more))
+            kept[index] += more
             left -= more
-    return Table(tuple(laid))
+    return Table(tuple((column, kept[index]) for index, column in enumerate(columns) if index in kept))
 
 
 def highlight(line: Line, width: int) -> Line:
     """The row that has the selection, as wide as the screen."""
-    return [Span(span.text, f"{span.style} chosen".strip()) for span in fit(line, width)]
+    return [Span(span.text, f"{span.style} chosen".strip(), span.row) for span in fit(line, width)]
 
 
 def is_selected(lane: Lane, frame: Frame) -> bool:

@@ -1,9 +1,12 @@
 """The line behind `:`: the verbs of the command line, with the selected row where no name is given."""
 
 from dataclasses import dataclass
-from itertools import takewhile
+from difflib import get_close_matches
+from itertools import islice, takewhile
 from typing import Literal
 
+from llmgate.adminclient.limits import LIMITS, parse_limit
+from llmgate.config.units import BadValue
 from llmgate.tui import targets
 from llmgate.tui.actions import Action, Verb
 from llmgate.tui.model import View
@@ -11,8 +14,22 @@ from llmgate.tui.state import PAGES, Page, State
 
 UPSTREAM_VERBS: tuple[Verb, ...] = ("pause", "resume", "drain")
 REQUEST_VERBS: tuple[Verb, ...] = ("cancel", "move")
-WORDS = (*UPSTREAM_VERBS, "set", *REQUEST_VERBS, "inspect", "ps", "status", *PAGES[1:], "help", "quit")
+OTHERS = ("inspect", "ps", "status", "doctor")
+WORDS = (*UPSTREAM_VERBS, "set", "reload", *REQUEST_VERBS, *OTHERS, *PAGES[1:], "help", "quit")
 PAGE_OF: dict[str, Page] = {page: page for page in PAGES} | {"top": "overview", "status": "overview", "ps": "waiting"}
+USAGE: dict[str, str] = {
+    **{str(verb): f":{verb} [UPSTREAM ...]" for verb in UPSTREAM_VERBS},
+    "set": ":set UPSTREAM max_concurrent=2 max_queued=none queue_timeout=5m [--persist]",
+    "reload": ":reload   reads the settings again",
+    "doctor": ":doctor   why it waits, why there is no connection",
+    "cancel": ":cancel [ID ...]",
+    "move": ":move [ID ...]   to the front of its queue",
+    "inspect": ":inspect [ID]",
+}
+NEAR = 0.7
+MOST_NAMES = 200
+"""Of those that fit, looked at for a hint."""
+WITHOUT_MORE: tuple[Literal["doctor", "help", "quit"], ...] = ("doctor", "help", "quit")
 ALIASES = {"q": "quit", "q!": "quit", "exit": "quit", "?": "help", "h": "help"}
 
 
@@ -23,7 +40,7 @@ class Command:
     actions: tuple[Action, ...] = ()
     page: Page | None = None
     inspect: str = ""
-    word: Literal["", "help", "quit"] = ""
+    word: Literal["", "doctor", "help", "quit"] = ""
     error: str = ""
 
 
@@ -43,16 +60,24 @@ def parse(line: str, view: View, state: State) -> Command:
         if verb == known:
             return _on_requests(known, plain, view, state)
     if verb == "set":
-        return _set(plain, view, state)
+        return _set(plain, view, state, persist="--persist" in names)
+    if verb == "reload":
+        return Command((Action("reload", "settings"),))
     if verb == "inspect":
         return _inspect(plain, view, state)
     if verb in PAGE_OF:
         return Command(page=PAGE_OF[verb])
-    if verb == "help":
-        return Command(word="help")
-    if verb == "quit":
-        return Command(word="quit")
-    return Command(error=f"No command {verb}; there are: {', '.join(WORDS)}")
+    return _without_more(verb)
+
+
+def _without_more(verb: str) -> Command:
+    """What takes no names; or what is no command at all."""
+    for word in WITHOUT_MORE:
+        if verb == word:
+            return Command(word=word)
+    near = get_close_matches(verb, WORDS, 1, NEAR)
+    meant = f": is it {near[0]}?" if near else "."
+    return Command(error=f"No command {verb}{meant} There are: {', '.join(WORDS)}")
 
 
 def _on_upstreams(verb: Verb, names: list[str], view: View, state: State) -> Command:
@@ -82,16 +107,21 @@ def _on_requests(verb: Verb, ids: list[str], view: View, state: State) -> Comman
     return Command(tuple(Action(verb, one) for one in (reversed(wanted) if verb == "move" else wanted)))
 
 
-def _set(words: list[str], view: View, state: State) -> Command:
+def _set(words: list[str], view: View, state: State, *, persist: bool) -> Command:
     names = [word for word in words if "=" not in word]
     name = names[0] if names else targets.upstream_name(view, state)
     if view.lane(name) is None:
         return _no_upstream(name, view) if name else Command(error="Which upstream? As in :set NAME max_concurrent=2")
-    values = dict(word.split("=", 1) for word in words if "=" in word)
-    number = values.pop("max_concurrent", "")
-    if values or not (number.isascii() and number.isdigit()):
-        return Command(error="It takes max_concurrent=N with a whole number, as in :set NAME max_concurrent=2")
-    return Command((Action("set", name, int(number)),))
+    try:
+        limits = dict(parse_limit(word) for word in words if "=" in word)
+    except BadValue as error:
+        return Command(error=str(error))
+    if not limits:
+        return Command(error=f"Which limit? As in {USAGE['set']}")
+    file = view.status.config if persist and view.status is not None else ""
+    if persist and not file:
+        return Command(error="The daemon runs without a settings file: leave out --persist")
+    return Command((Action("set", name, tuple(limits.items()), file),))
 
 
 def _inspect(ids: list[str], view: View, state: State) -> Command:
@@ -102,13 +132,38 @@ def _inspect(ids: list[str], view: View, state: State) -> Command:
 
 
 def complete(text: str, view: View) -> str:
-    """The line with its last word made longer as far as it is clear: a verb, an upstream, a request."""
+    """The line with its last word made longer as far as it is clear: a verb, an upstream, a limit, a request."""
     head, blank, word = text.rpartition(" ")
-    names = (
-        [lane.upstream.name for lane in view.lanes] + [request.id for request in view.requests()] if blank else WORDS
-    )
-    found = [name for name in names if name.startswith(word)]
-    if not found or not word:
+    found = [name for name in _names(text, view) if name.startswith(word)]
+    if not found:
         return text
     common = "".join(signs[0] for signs in takewhile(lambda signs: len(set(signs)) == 1, zip(*found, strict=False)))
-    return head + blank + common + (" " if len(found) == 1 else "")
+    is_whole = len(found) == 1 and not common.endswith("=")
+    return head + blank + common + (" " if is_whole else "")
+
+
+def _names(text: str, view: View) -> list[str]:
+    """What the last word of the line may be."""
+    words = text.split(" ")
+    if len(words) == 1:
+        return list(WORDS)
+    if words[0] in UPSTREAM_VERBS or (words[0] == "set" and len(words) == 2):
+        return [lane.upstream.name for lane in view.lanes]
+    if words[0] == "set":
+        return [*(f"{name}=" for name in LIMITS), "--persist"]
+    if words[0] in (*REQUEST_VERBS, "inspect"):
+        known = (request for request in view.requests() if words[0] == "inspect" or request.state != "done")
+        return [request.id for request in known]
+    return []
+
+
+def hint(text: str, view: View) -> str:
+    """What may be typed there: the words that fit, else how the command goes."""
+    words = text.split(" ")
+    fits = [name for name in islice(_names(text, view), MOST_NAMES) if name.startswith(words[-1])]
+    usage = USAGE.get(words[0], "")
+    if len(words) == 1:
+        return usage or " ".join(fits) or "No such command"
+    if words[0] == "set" and len(words) > 2:
+        return usage
+    return usage + (f"   {' '.join(fits)}" if fits and fits != [words[-1]] else "")

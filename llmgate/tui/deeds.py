@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from llmgate.tui import targets
 from llmgate.tui.actions import Action, Verb, question
+from llmgate.tui.listing import NOBODY, listing
 from llmgate.tui.model import View
 from llmgate.tui.state import Asking, State
 from llmgate.tui.step import Copy, Do, Step, says
@@ -22,12 +23,24 @@ def act(state: State, view: View, key: str) -> Step:
     return says(state, refusal) if refusal else DEEDS[key](state, view)
 
 
-def begin(state: State, actions: tuple[Action, ...], *, asks: bool) -> Step:
+def begin(state: State, actions: tuple[Action, ...], view: View, *, asks: bool) -> Step:
     """Does it, or asks first."""
     if asks:
         return Step(replace(state, prompt=Asking(question(actions), actions)))
-    wanted = {action.target: action.slots for action in actions if action.verb == "set"}
-    return Step(replace(state, slots={**state.slots, **wanted}), (Do(actions),))
+    return Step(begun(state, actions, view), (Do(actions),))
+
+
+def begun(state: State, actions: tuple[Action, ...], view: View) -> State:
+    """What the next key is to find before the daemon has answered: the slots as they were wanted, and no selection or
+    mark on a request that is being cancelled, as that may take a moment to leave its list."""
+    wanted = {action.target: action.slots for action in actions if action.slots is not None}
+    gone = {action.target for action in actions if action.verb == "cancel"}
+    state = replace(state, slots={**state.slots, **wanted}, marked=state.marked - gone)
+    if state.detail or state.chosen.get(state.list_name, NOBODY).id not in gone:
+        return state
+    rows = listing(state.shown(view), state)
+    beside = rows.at(rows.beside(state.chosen[state.list_name], gone))
+    return replace(state, chosen={**state.chosen, state.list_name: beside})
 
 
 def _on_upstreams(verb: Verb) -> Callable[[State, View], Step]:
@@ -35,7 +48,7 @@ def _on_upstreams(verb: Verb) -> Callable[[State, View], Step]:
         lanes = targets.upstreams(view, state)
         if not lanes:
             return says(state, NO_UPSTREAM)
-        return begin(state, tuple(Action(verb, lane.upstream.name) for lane in lanes), asks=True)
+        return begin(state, tuple(Action(verb, lane.upstream.name) for lane in lanes), view, asks=True)
 
     return deed
 
@@ -53,8 +66,8 @@ def _more_slots(step: int) -> Callable[[State, View], Step]:
                 return says(state, f"{name} is not gated: a limit is set with :set {name} max_concurrent=1")
             if slots + step < 1:
                 return says(state, f"{name} keeps its last slot: p pauses it")
-            actions.append(Action("set", name, slots + step))
-        return begin(state, tuple(actions), asks=False)
+            actions.append(Action("set", name, (("max_concurrent", slots + step),)))
+        return begin(state, tuple(actions), view, asks=False)
 
     return deed
 
@@ -64,7 +77,7 @@ def _cancel(*, asks: bool) -> Callable[[State, View], Step]:
         found = [request for request in targets.requests(view, state) if request.state != "draining"]
         if not found:
             return _no_request(state, view, "has ended already")
-        return begin(state, tuple(Action("cancel", request.id) for request in found), asks=asks)
+        return begin(state, tuple(Action("cancel", request.id) for request in found), view, asks=asks)
 
     return deed
 
@@ -74,7 +87,7 @@ def _move(state: State, view: View) -> Step:
     if not found:
         return _no_request(state, view, "does not wait")
     in_front_last = tuple(Action("move", request.id) for request in reversed(found))
-    return begin(state, in_front_last, asks=False)
+    return begin(state, in_front_last, view, asks=False)
 
 
 def _no_request(state: State, view: View, what: str) -> Step:

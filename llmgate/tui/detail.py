@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from llmgate.adminapi import RequestView
-from llmgate.tui.cells import Line, Span, cut, pad, shorten
+from llmgate.tui.cells import Line, Span, cut, pad, shorten, width_of
 from llmgate.tui.columns import Frame
 from llmgate.tui.figures import age, count, duration, estimate
 from llmgate.tui.furniture import Look, moment, rule
@@ -66,21 +66,21 @@ def _fields(request: RequestView, frame: Frame, look: Look) -> list[Line]:
         ("state", _state(request, frame), *_time_left(request, frame)),
         ("waited", _waited(request, frame), "arrived", _arrived(request, frame, look)),
         ("model", request.model or "-", "upstream", f"{request.upstream}  {request.endpoint or url}"),
-        ("api", f"POST {request.path}", "stream", "yes" if request.stream else "no"),
-        ("client", request.client or "-", "from", request.peer or "-"),
-        ("session", request.session or "-", "", ""),
+        ("api", f"POST {request.path}", "stream", _stream(request, frame)),
+        ("client", f"{request.client or '-'} {request.client_version}".rstrip(), "from", request.peer or "-"),
+        ("session", _session(request), "", ""),
         ("purpose", request.purpose or "-", "key", request.key or "-"),
         ("body", f"{request.body_bytes:,} bytes", "output", _output(request, frame)),
     ]
     lines: list[Line] = []
+    half = look.width // 2 + 2
     for left, text, right, other in pairs:
-        if look.width < PAIRED:
+        if look.width < PAIRED or width_of(frame.clean(other)) > look.width - half - LABEL - 2:
             lines.append(_field(left, text, frame, look.width))
             lines += [_field(right, other, frame, look.width)] if right and other != "-" else []
         elif not right:
             lines.append(_field(left, text, frame, look.width))
         else:
-            half = look.width // 2 + 2
             lines.append([*_field(left, text, frame, half), *_field(right, other, frame, look.width - half)])
     return lines
 
@@ -88,6 +88,22 @@ def _fields(request: RequestView, frame: Frame, look: Look) -> list[Line]:
 def _field(label: str, text: str, frame: Frame, width: int) -> Line:
     value = cut(frame.clean(text), max(0, width - LABEL - 2), frame.glyphs.more)
     return [Span(pad(f" {label}", LABEL + 1), "dim"), Span(pad(value, max(0, width - LABEL - 1)))]
+
+
+def _stream(request: RequestView, frame: Frame) -> str:
+    """No event tells of a queue frame: the daemon's own answer may know of more."""
+    if not request.stream:
+        return "no"
+    told = frame.state.told
+    known = told.request.queue_frames if told is not None and told.request.id == request.id else 0
+    sent = max(request.queue_frames, known)
+    return f"yes, {sent} queue frame{'s' if sent != 1 else ''} sent" if sent else "yes"
+
+
+def _session(request: RequestView) -> str:
+    if not request.session:
+        return "-"
+    return request.session + (f"  ({request.session_from})" if request.session_from else "")
 
 
 def _state(request: RequestView, frame: Frame) -> str:
@@ -141,9 +157,9 @@ def _journey(request: RequestView, frame: Frame) -> list[Line]:
     told = frame.state.told
     steps = told.journey if told is not None and told.request.id == request.id else []
     last = max((step.number for step in steps), default=0)
-    rows = [(step.offset_ms, _words(step.kind, step.text, step.position)) for step in steps]
+    rows = [(step.offset_ms, _words(step.kind, step.text or step.word, step.position)) for step in steps]
     since = [event for event in frame.view.events if event.request_id == request.id and event.number > last]
-    rows += [(event.now_ms - request.arrived_ms, event.text or event.kind) for event in since]
+    rows += [(event.now_ms - request.arrived_ms, event.text or event.word or event.kind) for event in since]
     if not any(offset == 0 for offset, _ in rows):
         rows.insert(0, (0, "accepted"))
     return [[Span(f" {_offset(ms):>10}  ", "dim"), Span(frame.clean(text))] for ms, text in rows]

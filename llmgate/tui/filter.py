@@ -26,7 +26,7 @@ REQUEST_FIELDS = (
     "outcome",
     "key",
 )
-EVENT_FIELDS = ("id", "upstream", "kind", "text", "client", "session", "purpose", "outcome", "by")
+EVENT_FIELDS = ("id", "upstream", "word", "kind", "text", "client", "session", "purpose", "outcome", "by")
 MOST_TEXTS = 20_000
 PLAIN = re.compile(r"[A-Za-z0-9_:/@=,-]+")
 FIELDS = (*dict.fromkeys(REQUEST_FIELDS + EVENT_FIELDS),)

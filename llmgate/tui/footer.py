@@ -1,26 +1,34 @@
 """The last two lines: what became of something, and the keys that do something now, or what is being typed."""
 
-from llmgate.tui import targets
-from llmgate.tui.cells import Line, Span, cut, width_of, width_of_line
+from llmgate.tui import commands, targets
+from llmgate.tui.cells import Line, Span, cut, width_of, width_of_line, wrap
 from llmgate.tui.columns import Frame
 from llmgate.tui.furniture import Look, rule
 from llmgate.tui.model import View
 from llmgate.tui.state import Asking, State, Typing
 
 LAST = (("?", "help"), ("q", "quit"))
+MOST_LINES = 4
+"""Of a message: a daemon's sentence may be as long as it likes."""
 
 
 def footer_lines(live: View, frame: Frame, look: Look) -> list[Line]:
-    return [message_line(frame, look), bottom_line(live, frame, look)]
+    return [*message_lines(live, frame, look), bottom_line(live, frame, look)]
 
 
-def message_line(frame: Frame, look: Look) -> Line:
-    """What became of something; a plain rule where there is nothing to say."""
-    message = frame.state.message
+def message_lines(live: View, frame: Frame, look: Look) -> list[Line]:
+    """What became of something, on as many lines as it takes, or what may be typed; else a plain rule."""
+    prompt, message = frame.state.prompt, frame.state.message
+    if isinstance(prompt, Typing) and prompt.kind == "command":
+        text = frame.clean(commands.hint(prompt.text, live))
+        return [[Span(cut(f" {text}", look.width, frame.glyphs.more), "dim")]]
     if message is None or not message.text:
-        return rule(frame, look.width)
-    text = cut(f" {frame.clean(message.text)}", look.width, frame.glyphs.more)
-    return [Span(text, "bad" if message.is_bad else "bold")]
+        return [rule(frame, look.width)]
+    style = "bad" if message.is_bad else "bold"
+    texts = wrap(frame.clean(message.text), look.width - 2)
+    if len(texts) > MOST_LINES:
+        texts = [*texts[: MOST_LINES - 1], cut(" ".join(texts[MOST_LINES - 1 :]), look.width - 2, frame.glyphs.more)]
+    return [[Span(f" {text}", style)] for text in texts]
 
 
 def bottom_line(live: View, frame: Frame, look: Look) -> Line:
@@ -33,10 +41,10 @@ def bottom_line(live: View, frame: Frame, look: Look) -> Line:
         while typed and width_of(typed) > look.width - 4:
             typed = typed[1:]
         return [Span(f" {sign}", "prompt"), Span(typed), Span(" ", "chosen")]
-    return _keys_line(_keys(live, frame), look.width)
+    return keys_line(_keys(live, frame), look.width)
 
 
-def _keys_line(keys: list[tuple[str, str]], width: int) -> Line:
+def keys_line(keys: list[tuple[str, str]], width: int) -> Line:
     """As many of the keys as there is room for, and in any case how to get help and out."""
     last = [_key(*key) for key in LAST]
     left = width - sum(map(width_of_line, last))
@@ -67,13 +75,26 @@ def _keys(live: View, frame: Frame) -> list[tuple[str, str]]:
     if state.page == "overview":
         keys.insert(2, ("tab", "pane"))
     acting = [("p", "pause"), ("d", "drain"), ("x", "cancel")]
-    if state.holds == "upstreams":
-        acting = [("p", "pause"), ("d", "drain"), ("R", "resume"), ("+/-", "slots")]
+    if live.status is not None and live.status.state != "running":
+        acting = [("x", "cancel")] if state.holds in ("waiting", "running") else []
+    elif state.holds == "upstreams":
+        acting = _on_upstream(live, frame)
     elif state.holds == "waiting":
         acting = [("x", "cancel"), ("m", "to front"), ("p", "pause")]
     elif state.holds in ("recent", "events"):
         acting = []
     return [*keys, *_allowed(live, state, acting), ("w", "why"), ("s", "sort"), ("space", "mark"), ("l", "log"), _PAGES]
+
+
+def _on_upstream(live: View, frame: Frame) -> list[tuple[str, str]]:
+    """What can be done with the selected one."""
+    lane = live.lane(frame.selected)
+    state = lane.upstream.state if lane is not None else ""
+    if state == "paused":
+        return [("R", "resume"), ("d", "drain"), ("+/-", "slots")]
+    if state in ("draining", "drained"):
+        return [("R", "resume"), ("p", "pause"), ("+/-", "slots")]
+    return [("p", "pause"), ("d", "drain"), ("R", "resume"), ("+/-", "slots")]
 
 
 def _on_open(live: View, state: State) -> list[tuple[str, str]]:

@@ -6,16 +6,15 @@ from llmgate.tui.columns import WIDE, Frame
 from llmgate.tui.furniture import Look, clock, moment
 from llmgate.tui.tables import BAD_OUTCOMES, LOUD_OUTCOMES, SESSION_WIDTH
 
-KINDS = {"endpoint_changed": "endpoint", "alarm_raised": "alarm", "alarm_cleared": "alarm"}
-"""What stands in the column of what happened where the text does not begin with such a word."""
+ROOMY = 140
+"""From so many cells on a request's id is written out."""
 
 
 def event_row(event: EventView, frame: Frame, look: Look) -> Line:
     """When, what, where, and who it was."""
     names = max((len(lane.upstream.name) for lane in frame.view.lanes), default=0)
     name_width = max(8, min(names, 16))
-    text, kind = frame.clean(_text(event)), KINDS.get(event.kind)
-    word, rest = (kind, text) if kind else _split(text)
+    word, rest = _split(frame.clean(_text(event)), frame.clean(event.word))
     if event.outcome in LOUD_OUTCOMES:
         word = word.upper()
     more = frame.glyphs.more
@@ -26,8 +25,9 @@ def event_row(event: EventView, frame: Frame, look: Look) -> Line:
         Span(pad(cut(frame.clean(event.upstream), name_width, more), name_width) + "  "),
     ]
     if look.width >= WIDE:
-        line.append(Span(pad(cut(frame.clean(event.request_id), 12, more), 12) + "  ", "dim"))
-    said = "  ".join(filter(None, [rest, *_who(event, frame), _by(event, frame)]))
+        id_width = 20 if look.width >= ROOMY else 12
+        line.append(Span(pad(cut(frame.clean(event.request_id), id_width, more), id_width) + "  ", "dim"))
+    said = "  ".join(filter(None, [rest, _by(event, frame), *_who(event, frame)]))
     return [*line, Span(cut(said, look.width - width_of_line(line), more))]
 
 
@@ -46,7 +46,7 @@ def log_line(event: EventView, frame: Frame, look: Look) -> Line:
 
 
 def _is_bad(event: EventView) -> bool:
-    return event.outcome in BAD_OUTCOMES or event.kind == "alarm_raised"
+    return event.outcome in BAD_OUTCOMES or event.kind == "alarm_raised" or event.word == "down"
 
 
 def _text(event: EventView) -> str:
@@ -63,7 +63,11 @@ def _who(event: EventView, frame: Frame) -> list[str]:
     return [frame.clean(event.client), shorten(frame.clean(event.session), SESSION_WIDTH), frame.clean(event.purpose)]
 
 
-def _split(text: str) -> tuple[str, str]:
-    """ "queued (depth 3)" is what happened, in its own column, and what more is to be said."""
-    word, _, rest = text.partition(" ")
-    return word, rest[1:-1] if rest.startswith("(") and rest.endswith(")") else rest
+def _split(text: str, word: str) -> tuple[str, str]:
+    """ "queued (depth 3)" is what happened, in its own column, and what more is to be said. An older daemon gives no
+    word of its own: there the text begins with it."""
+    if not word:
+        word, _, rest = text.partition(" ")
+    else:
+        rest = text.removeprefix(word).lstrip(" :,")
+    return word, rest[1:-1] if rest.startswith("(") and rest.find(")") == len(rest) - 1 else rest

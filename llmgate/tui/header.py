@@ -6,7 +6,7 @@ from llmgate.adminapi import Status, UpstreamView
 from llmgate.tui.cells import Line, Span, cut, fit, width_of, width_of_line
 from llmgate.tui.columns import Frame
 from llmgate.tui.detail import known
-from llmgate.tui.figures import age
+from llmgate.tui.figures import age, short_age
 from llmgate.tui.filter import parse
 from llmgate.tui.furniture import Look, clock, rule
 from llmgate.tui.model import View
@@ -15,7 +15,7 @@ from llmgate.tui.state import Sort
 
 def header_lines(live: View, frame: Frame, look: Look) -> list[Line]:
     """`live` is what the feed tells now; the frame may show a frozen view."""
-    now = None if live.clock is None else live.clock + timedelta(seconds=live.lost_for)
+    now = None if live.clock is None else live.clock + timedelta(seconds=live.stood_for)
     right = f" {clock(now, look.zone)}"
     line = _path(live, frame) if frame.state.detail else _figures_line(live, frame, look, right)
     return [[*fit(line, look.width - len(right)), Span(right)], _notes_rule(live, frame, look)]
@@ -28,7 +28,8 @@ def _path(live: View, frame: Frame) -> Line:
     line = [Span(" llmgate", "bold")]
     for part in parts:
         line += [Span(f" {mark} ", "dim"), Span(frame.clean(part), "bold")]
-    return line if live.link.state == "live" else [*line, Span("  "), link_word(live, frame)]
+    is_live = live.link.state == "live" and not live.silent_for
+    return line if is_live else [*line, Span("  "), link_word(live, frame)]
 
 
 def _figures_line(live: View, frame: Frame, look: Look, right: str) -> Line:
@@ -49,6 +50,8 @@ def link_word(live: View, frame: Frame) -> Span:
         return Span(f"{glyphs.lost} {'no permission' if denied else 'not connected'}", "bad")
     if live.status is None:
         return Span(f"{glyphs.lost} connecting", "dim")
+    if live.silent_for:
+        return Span(f"{glyphs.lost} no answer for {live.silent_for} s", "bad")
     if frame.state.frozen is not None:
         return Span(f"{glyphs.lost} PAUSED", "amber")
     if live.status.state == "running":
@@ -69,19 +72,31 @@ def _figures(frame: Frame, status: Status) -> list[list[str]]:
     """The same in several forms, the clearest first."""
     upstreams = [lane.upstream for lane in frame.view.lanes]
     place = f"unix:{frame.clean(status.socket)}"
-    up = f"up {age(status.uptime_ms + frame.view.now_ms - status.now_ms)}"
+    up_ms = status.uptime_ms + frame.view.now_ms - status.now_ms
+    up = f"up {age(up_ms)}"
     run, wait = _running_text(upstreams), sum(upstream.waiting for upstream in upstreams)
-    full, timeout = sum(u.queue_full for u in upstreams), sum(u.queue_timeout for u in upstreams)
-    busy, ended = [f"run {run}", f"wait {wait}"], [f"rejected {full}", f"timeouts {timeout}"]
+    busy, ended = [f"run {run}", f"wait {wait}"], _ended_badly(upstreams)
     forms = [
         [place, up, f"running {run}", f"waiting {wait}", *ended],
         [place, up, *busy, *ended],
+        [place, f"up {short_age(up_ms)}", *busy, *ended],
         [up, *busy, *ended],
-        [up, *busy, f"QFULL {full}", f"QTIME {timeout}"],
+        [f"up {short_age(up_ms)}", *busy, *ended],
         [*busy, *ended],
         busy,
     ]
     return [[f"  {text}" for text in form] for form in forms]
+
+
+def _ended_badly(upstreams: list[UpstreamView]) -> list[str]:
+    """Called as in `llmgate status`. Refused are few: those that came while an upstream drained."""
+    refused, failed = sum(u.refused for u in upstreams), sum(u.failed for u in upstreams)
+    return [
+        f"full {sum(u.queue_full for u in upstreams)}",
+        f"timeout {sum(u.queue_timeout for u in upstreams)}",
+        *([f"refused {refused}"] if refused else []),
+        *([f"failed {failed}"] if failed else []),
+    ]
 
 
 def _running_text(upstreams: list[UpstreamView]) -> str:

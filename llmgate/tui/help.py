@@ -11,8 +11,8 @@ CELL = 38
 """Cells of a key with what it does; two of them stand on one line where there is room."""
 STATES = """\
   idle  nothing runs; ok  a slot is free; full  every slot is taken
-  paused  takes requests, starts none; closed  takes no new ones
-  DOWN  no server answers; its queue is kept"""
+  paused  takes requests, starts none; DOWN  no server answers, queue is kept
+  draining  takes no new ones, serves the others; drained  nobody is left"""
 WORDS = {
     "upstreams": STATES
     + """
@@ -20,8 +20,9 @@ WORDS = {
   WAIT/MAX  waiting/most that may wait     OLDEST  longest wait of those
   P50 W     half waited at most so long    P95 W   95 of 100 did
   TTFT      dispatch to first byte         RPS     ended per second, 1 min
-  SERVED    requests that were served      FAIL    upstream errors
-  QFULL     rejected: a full queue         QTIME   timeouts: waited too long""",
+  SERVED    requests that were served      FAILED  upstream errors
+  full      refused: the queue was full    timeout  waited too long
+  refused   came while it drained, or llmgate stopped""",
     "waiting": """\
   #         place in its queue: 1 is next to run
   ETA       when it gets a slot, an estimate from the last runs
@@ -39,8 +40,9 @@ WORDS = {
 FILTER = """\
   Words are regular expressions, told apart by blanks; a row must have all.
   client=dsh looks in one field: id upstream state model api path client
-  session purpose peer endpoint outcome key kind text by. !x: rows without x.
-  upstream= also hides rows of the table of upstreams. Esc drops the filter."""
+  session purpose peer endpoint outcome key word kind text by.
+  !x: rows without x. upstream= also hides rows of the table of upstreams.
+  Esc drops the filter."""
 
 
 def help_texts(state: State, *, two_columns: bool) -> list[str]:

@@ -19,11 +19,11 @@ class Key:
 
 
 KEYS: tuple[Key, ...] = (
-    Key(("up", "k", "down", "j"), "up k down j", "move; the wheel does too", LISTS),
+    Key(("up", "k", "down", "j"), "up k down j", "move; also wheel, click", LISTS),
     Key(("pageup", "ctrl+b", "pagedown", "ctrl+f"), "PgUp PgDn", "a screen up, down", LISTS),
     Key(("home", "g", "end", "G"), "Home End", "first, last row; also g G", LISTS),
     Key(("tab", "shift+tab"), "Tab", "next part of the overview", LISTS),
-    Key(("enter",), "Enter", "all about one request", LISTS),
+    Key(("enter",), "Enter", "open it; or click again", LISTS),
     Key(("escape",), "Esc", "back; drops filter, marks"),
     Key(("1",), "1", "overview"),
     Key(("2",), "2", "all that wait"),

@@ -45,6 +45,12 @@ class Listing:
                 return int(index)
         return -1
 
+    def beside(self, chosen: Chosen, gone: set[str]) -> int:
+        """The index of the nearest row that stays when some go: below the chosen one, else above it, else its own."""
+        place = self.place(chosen)
+        rows = chain(range(place + 1, len(self.rows)), range(place - 1, -1, -1))
+        return next((index for index in rows if self.id_of(self.rows[index]) not in gone), place)
+
     def at(self, index: int) -> Chosen:
         """The selection of a row; outside of the list that of the nearest."""
         if not self.rows:

@@ -4,7 +4,7 @@ Invariants
 - A snapshot stands for all that was before it: any prefix and then a snapshot gives the same view as all items.
   Only the history of WAITING and the requests that ended are the viewer's own and are kept over a lost connection.
 - Ages are counted by the daemon's clock. `at` is the viewer's monotonic clock in seconds, given by the caller; it only
-  carries the daemon's clock on from the last item.
+  carries the daemon's clock on from the last item, for SILENT_SECONDS at most: who hears nothing knows nothing of ages.
 - One event costs O(log n) comparisons among n requests. The mutable indexes stay in here; what leaves is a frozen View.
 - Item types, event kinds, states and fields that are not known are passed over.
 """
@@ -12,7 +12,7 @@ Invariants
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -27,6 +27,8 @@ BUCKET_MS = 20_000
 BUCKETS = 15
 """The history of WAITING: 15 peaks over 20 s each are five minutes."""
 JITTER_MS = 1_000
+SILENT_SECONDS = 2.5
+"""The feed says something once a second: after so long without a word that is told, and no age counts on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """All that a picture is drawn from, at one moment. While the link is lost `now_ms` stands still at the loss."""
+    """All that a picture is drawn from, at one moment. `now_ms` stands still while nothing is heard."""
 
     link: Link
     at: float
@@ -70,6 +72,15 @@ class View:
     counted_ms: int = 0
     """The daemon's clock when tokens were last counted."""
     schema: int = SCHEMA
+    heard_at: float = 0.0
+    """When the last item came, as `at`."""
+    stood_for: float = 0.0
+    """Seconds for which `now_ms` has been standing still."""
+
+    @property
+    def silent_for(self) -> int:
+        """Whole seconds since anything was heard; 0 while that is not too long, and where no connection is believed."""
+        return int(self.at - self.heard_at) if self.link.state == "live" and self.stood_for > 0 else 0
 
     @property
     def clock(self) -> datetime | None:
@@ -104,11 +115,6 @@ class View:
 
     def lane(self, name: str) -> Lane | None:
         return next((lane for lane in self.lanes if lane.upstream.name == name), None)
-
-    @property
-    def lost_for(self) -> float:
-        """Seconds since the connection was lost."""
-        return self.at - self.link.since if self.link.state == "lost" else 0.0
 
 
 class Ordered:
@@ -209,14 +215,20 @@ class Model:
         self._events: deque[EventView] = deque(maxlen=EVENTS)
         self._number = 0
         self._offset_ms: int | None = None
+        self._heard_at = 0.0
         self._counted_ms = 0
         self._schema = SCHEMA
+        self._before_stop: View | None = None
+        """What was known when the daemon was told to stop: from then on every upstream drains, whatever it was."""
 
     def apply(self, item: FeedItem, at: float) -> None:
         """Takes the next item of the feed, which was read at `at`."""
         if self._link.state != "live":
             self._link = Link("live", since=at)
+        if item.type == "snapshot" and item.status is not None:
+            self._keep_before_stop(item.status, at)
         self._set_clock(item.now_ms, at)
+        self._heard_at = at
         self._schema = max(self._schema, item.schema)
         if item.type == "snapshot" and item.status is not None:
             self._start_again(item, item.status)
@@ -227,6 +239,12 @@ class Model:
             self._happened(item)
         elif item.type == "progress":
             self._progressed(item)
+
+    def _keep_before_stop(self, status: Status, at: float) -> None:
+        if status.state == "running":
+            self._before_stop = None
+        elif self._status is not None and self._status.state == "running":
+            self._before_stop = self.view(at)
 
     def remember(self, requests: Iterable[RequestView]) -> None:
         """Takes in requests that ended before this viewer came, or while it was away."""
@@ -240,7 +258,18 @@ class Model:
         self._link = Link("lost", error, attempt, since, retry_at)
 
     def view(self, at: float) -> View:
-        now_ms = self._now_ms(self._link.since if self._link.state == "lost" else at)
+        """Once the connection to a daemon that stopped is lost: what was known before it did."""
+        seen, before = self._newest(at), self._before_stop
+        if before is None or self._link.state != "lost":
+            return seen
+        return replace(
+            before, link=self._link, at=at, events=seen.events, recent=seen.recent, number=seen.number,
+            heard_at=seen.heard_at, stood_for=at - before.at,
+        )  # fmt: skip
+
+    def _newest(self, at: float) -> View:
+        until = min(at, self._link.since if self._link.state == "lost" else at, self._heard_at + SILENT_SECONDS)
+        now_ms = self._now_ms(until)
         return View(
             link=self._link,
             at=at,
@@ -252,6 +281,8 @@ class Model:
             now_ms=now_ms,
             counted_ms=self._counted_ms,
             schema=self._schema,
+            heard_at=self._heard_at,
+            stood_for=at - until if self._offset_ms is not None else 0.0,
         )
 
     def _now_ms(self, at: float) -> int:

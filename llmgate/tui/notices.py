@@ -8,19 +8,45 @@ from llmgate.tui.model import View
 
 ROOMY = 76
 MARGIN = 6
+CONTINUED = " " * 8
 
 
 def disconnected(view: View, frame: Frame, width: int) -> list[Line]:
     """The client's error with the lines that help, and when the next attempt is."""
     first, *others = view.link.error.split("\n")
     kept = "  What was last seen stays below." if view.status is not None else ""
-    wait = max(0, ceil(view.link.retry_at - view.at))
-    when = f"Trying again in {wait} s" if wait else "Trying again now"
     rest = [frame.clean(text) for text in others]
     spare = width - max(map(width_of, rest), default=0)
     margin = min(MARGIN, spare) if spare > 0 else MARGIN
     error = [*_lines([frame.clean(first)], width, "bold", margin), *_lines(rest, width, "", margin)]
-    return [[], *error, [], *_lines([f"{when} (attempt {view.link.attempt + 1}).{kept}"], width, "", margin), []]
+    return [[], *error, [], *_lines([_when(view) + kept], width, "", margin), []]
+
+
+def disconnected_briefly(view: View, frame: Frame, width: int, room: int) -> list[Line]:
+    """The same in so many lines: what is wrong, when the next attempt is, and of what helps all that fits whole."""
+    first, *rest = (frame.clean(text) for text in view.link.error.split("\n") if text)
+    lines = [*_lines([first], width, "bold"), *_lines([_when(view)], width)][:room]
+    for entry in _entries(rest):
+        more = _lines(entry, width)
+        if len(lines) + len(more) <= room:
+            lines += more
+    return lines
+
+
+def _entries(texts: list[str]) -> list[list[str]]:
+    """Lines that belong together: one that is further in goes on with the one above it."""
+    entries: list[list[str]] = []
+    for text in texts:
+        if entries and text.startswith(CONTINUED):
+            entries[-1].append(text)
+        else:
+            entries.append([text])
+    return entries
+
+
+def _when(view: View) -> str:
+    wait = max(0, ceil(view.link.retry_at - view.at))
+    return f"Trying again {f'in {wait} s' if wait else 'now'} (attempt {view.link.attempt + 1})."
 
 
 def no_upstream(width: int) -> list[Line]:
@@ -81,4 +107,13 @@ def _reachable(host: str) -> str:
 def _lines(texts: list[str], width: int, style: str = "", margin: int = MARGIN) -> list[Line]:
     """Indented where there is room for it, and wrapped, since a path or a command is of no use without its end."""
     indent = " " * (margin if width >= ROOMY else 1)
-    return [[Span(indent + part, style)] for text in texts for part in wrap(text, width - len(indent))]
+    return [[Span(indent + part, style)] for text in texts for part in wrapped(text, width - len(indent))]
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """What is indented goes on below itself, a little further in."""
+    lead = len(text) - len(text.lstrip())
+    first = wrap(text, width)[0]
+    hang = " " * (lead + 2 if lead else 0)
+    rest = text[len(first) :].lstrip()
+    return [first, *(hang + part for part in wrap(rest, width - len(hang)))] if rest else [first]

@@ -44,7 +44,7 @@ def page_lines(frame: Frame, look: Look, room: int) -> list[Line]:
     heads = [rule(frame, look.width, TITLES[holds], *notes), *titles]
     if not shown.rows:
         return section_lines(frame, nobody(heads[:1], found(shown, EMPTY[holds])), 1)
-    return section_lines(frame, list_section(frame, look, shown, heads, line), max(1, room - len(heads)))
+    return section_lines(frame, list_section(frame, look, shown, holds, heads, line), max(1, room - len(heads)))
 
 
 def _drawn(frame: Frame, look: Look, holds: str) -> tuple[list[Line], Callable[[Any], Line]]:

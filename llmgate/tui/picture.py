@@ -10,13 +10,13 @@ from llmgate.tui.cells import Line, Span, cut, wrap
 from llmgate.tui.columns import Frame
 from llmgate.tui.detail import detail_lines
 from llmgate.tui.figures import short_age
-from llmgate.tui.footer import bottom_line, footer_lines
+from llmgate.tui.footer import bottom_line, footer_lines, keys_line
 from llmgate.tui.furniture import Look, clock, fill, rule
 from llmgate.tui.header import header_lines, link_word
 from llmgate.tui.help import help_lines
 from llmgate.tui.listing import NOBODY, selected_upstream
 from llmgate.tui.model import Lane, View
-from llmgate.tui.notices import disconnected, no_traffic, no_upstream
+from llmgate.tui.notices import disconnected, disconnected_briefly, no_traffic, no_upstream, wrapped
 from llmgate.tui.pages import log_lines, page_lines
 from llmgate.tui.sections import sections, upstream_lines
 from llmgate.tui.state import State
@@ -27,6 +27,8 @@ ROOMY = 16
 """Below so many rows no line is left empty."""
 FEWEST = 4
 """Rows that the table of upstreams gets in any case."""
+FEWEST_OLD = 3
+"""Rows without which nothing of what was last seen is shown: its title, those of the columns, one upstream."""
 NO_STATE = State()
 
 
@@ -61,7 +63,8 @@ def _body(live: View, frame: Frame, look: Look, room: int) -> list[Line]:
     if live.status is None:
         return [[], [Span("   Connecting to the daemon.", "dim")]]
     body = [[Span(f" {text}", style)] for text, style in _notes(live)]
-    return body + _content(frame, look, room - len(body))
+    content = _content(frame, look, room - len(body))
+    return body + (_greyed(content) if live.silent_for else content)
 
 
 def _content(frame: Frame, look: Look, room: int) -> list[Line]:
@@ -84,15 +87,22 @@ def _lost_body(live: View, frame: Frame, look: Look, room: int) -> list[Line]:
     body = disconnected(live, frame, look.width)
     if room < ROOMY:
         body = [line for line in body if line]
-    if live.status is None or not frame.view.lanes:
+    has_old = live.status is not None and bool(frame.view.lanes)
+    if len(body) + (FEWEST_OLD if has_old else 0) > room:
+        return disconnected_briefly(live, frame, look.width, room)
+    if not has_old:
         return body
-    body.append(rule(frame, look.width, f"last seen {clock(live.clock, look.zone)} ({int(live.lost_for)} s ago)"))
+    body.append(rule(frame, look.width, f"last seen {clock(live.clock, look.zone)} ({int(live.stood_for)} s ago)"))
     old = (
         _content(frame, look, room - len(body))
         if has_traffic(frame.view)
         else upstream_lines(frame, look.width, FEWEST)
     )
-    return body + [[Span(span.text, "dim") for span in line] for line in old]
+    return body + _greyed(old)
+
+
+def _greyed(lines: list[Line]) -> list[Line]:
+    return [[Span(span.text, "dim", span.row) for span in line] for line in lines]
 
 
 def _notes(view: View) -> Iterator[tuple[str, str]]:
@@ -108,7 +118,7 @@ def has_traffic(view: View) -> bool:
 
 
 def _seen(upstream: UpstreamView) -> int:
-    counts = (upstream.served, upstream.failed, upstream.queue_full, upstream.queue_timeout)
+    counts = (upstream.served, upstream.failed, upstream.queue_full, upstream.queue_timeout, upstream.refused)
     return sum(counts) + upstream.waiting + upstream.running + upstream.draining
 
 
@@ -116,13 +126,25 @@ def _small(live: View, frame: Frame, look: Look) -> list[Line]:
     """One line for each upstream, for a screen that has no room for tables; the last line is for what is typed."""
     lines = [[Span(" llmgate ", "bold"), link_word(live, frame)]]
     if live.link.state == "lost":
-        first = live.link.error.split("\n", 1)[0]
-        lines.append([Span(cut(" " + frame.clean(first), look.width, frame.glyphs.more))])
-    lines += [[Span(f" {text}", style)] for text, style in _notes(live)]
+        lines += _small_error(live, frame, look)
+    else:
+        lines += [[Span(f" {part}", style)] for text, style in _notes(live) for part in wrap(text, look.width - 1)]
     if live.status is not None and not frame.view.lanes:
         lines.append([Span(" no upstream yet")])
     lines += [_small_line(lane, frame) for lane in frame.view.lanes]
-    return fill(lines, _small_bottom(live, frame, look), look)
+    bottom = _small_bottom(live, frame, look)
+    if not bottom and look.keys and len(lines) < look.height:
+        bottom = [keys_line([], look.width)]
+    return fill(lines, bottom, look)
+
+
+def _small_error(live: View, frame: Frame, look: Look) -> list[Line]:
+    """As much of it as the upstreams leave room for: what is wrong in any case."""
+    first, *rest = live.link.error.split("\n")
+    texts = [f" {part}" for text in rest if text for part in wrapped(frame.clean(text), look.width - 1)]
+    room = look.height - len(frame.view.lanes) - 3
+    lines = [cut(f" {frame.clean(first)}", look.width, frame.glyphs.more), *texts[: max(0, room)]]
+    return [[Span(text)] for text in lines]
 
 
 def _small_bottom(live: View, frame: Frame, look: Look) -> list[Line]:

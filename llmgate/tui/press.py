@@ -11,7 +11,7 @@ from llmgate.tui import deeds, targets, typing
 from llmgate.tui.keys import names_of
 from llmgate.tui.listing import NOBODY, listing, next_sort
 from llmgate.tui.model import View
-from llmgate.tui.state import PAGES, PANES, Asking, Sort, State, Typing
+from llmgate.tui.state import PAGES, PANES, Asking, Chosen, Sort, State, Typing
 from llmgate.tui.step import Ask, Quit, Retry, Step, says
 from llmgate.tui.themes import NAMES
 
@@ -66,6 +66,34 @@ def _move(state: State, view: View, step: int) -> Step:
     rows = listing(state.shown(view), state)
     place = rows.place(state.chosen.get(state.list_name, NOBODY))
     return Step(replace(state, chosen={**state.chosen, state.list_name: rows.at(place + step)}))
+
+
+def click(state: State, row: tuple[str, str], view: View, *, again: bool = False) -> Step:
+    """A click on a row, given by its pane and id, selects it; on one that is selected it opens it.
+
+    `again`: soon after another one at the same place, which may have been the one that opened it: it only opens.
+    """
+    if state.prompt is not None or state.help is not None:
+        return Step(state)
+    pane, row_id = row
+    name = state.list_name
+    is_chosen = state.holds == pane and state.chosen.get(name, NOBODY).id == row_id
+    state = replace(state, message=None, why="")
+    if is_chosen or again:
+        return _open(state, view) if is_chosen else Step(state)
+    if state.page == "overview":
+        state = _on_pane(state, pane, row_id, view)
+    rows = listing(state.shown(view), state)
+    index = rows.find(row_id)
+    return Step(replace(state, chosen={**state.chosen, state.list_name: rows.at(index)}) if index >= 0 else state)
+
+
+def _on_pane(state: State, pane: str, row_id: str, view: View) -> State:
+    """On a tall screen requests of other upstreams stand there, too: theirs is selected with them."""
+    chosen, request = dict(state.chosen), state.shown(view).request(row_id)
+    if request is not None and pane in ("waiting", "running"):
+        chosen["upstreams"] = Chosen(request.upstream)
+    return replace(state, chosen=chosen, pane=next(known for known in PANES if known == pane))
 
 
 def _page(index: int) -> Callable[[State, View], Step]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from llmgate.tui import listing
-from llmgate.tui.cells import Line, Span
+from llmgate.tui.cells import Line, Span, standing_for
 from llmgate.tui.columns import WIDE, Frame, highlight, table
 from llmgate.tui.figures import age
 from llmgate.tui.furniture import Look, Section, allot, more, nobody, rule, section_lines, window
@@ -24,7 +24,7 @@ def upstream_lines(frame: Frame, width: int, most: int) -> list[Line]:
     own = _frame_of(frame, "upstreams")
 
     def row(lane: Lane) -> Line:
-        line = laid.row(lane, frame)
+        line = standing_for(laid.row(lane, frame), "upstreams", lane.upstream.name)
         return highlight(line, width) if lane.upstream.name == own.chosen else line
 
     if len(rows) <= most:
@@ -103,7 +103,13 @@ def _waiting(frame: Frame, look: Look, lane: Lane, titles: bool) -> Section:
     if not shown.rows:
         return nobody(heads, found(shown, "nobody waits"))
     return list_section(
-        frame, look, shown, [*heads, laid.titles(frame)] if titles else heads, lambda row: laid.row(row, frame), share=2
+        frame,
+        look,
+        shown,
+        "waiting",
+        [*heads, laid.titles(frame)] if titles else heads,
+        lambda row: laid.row(row, frame),
+        share=2,
     )
 
 
@@ -113,7 +119,7 @@ def _running(frame: Frame, look: Look, lane: Lane, titles: bool) -> Section:
     if not shown.rows:
         return nobody([title], found(shown, "nothing runs"))
     heads = [title, laid.titles(frame)] if titles else [title]
-    return list_section(frame, look, shown, heads, lambda row: laid.row(row, frame))
+    return list_section(frame, look, shown, "running", heads, lambda row: laid.row(row, frame))
 
 
 def _events(frame: Frame, look: Look) -> Section:
@@ -121,18 +127,18 @@ def _events(frame: Frame, look: Look) -> Section:
     title = rule(frame, look.width, "events", *_sorted(frame, "events"))
     if not shown.rows:
         return nobody([title], found(shown, "nothing has happened yet"))
-    return list_section(frame, look, shown, [title], lambda event: event_row(event, frame, look))
+    return list_section(frame, look, shown, "events", [title], lambda event: event_row(event, frame, look))
 
 
 def list_section(
-    frame: Frame, look: Look, shown: Listing, heads: list[Line], line: Callable[[Any], Line], share: int = 1
+    frame: Frame, look: Look, shown: Listing, pane: str, heads: list[Line], line: Callable[[Any], Line], share: int = 1
 ) -> Section:
     """The rows of a list, that which has the selection among them and marked as such."""
     at = frame.state.chosen.get(frame.state.list_name)
     chosen = shown.find(frame.chosen, at.index) if frame.chosen and at is not None else -1
 
     def row(index: int) -> Line:
-        made = line(shown.rows[index])
+        made = standing_for(line(shown.rows[index]), pane, shown.id_of(shown.rows[index]))
         return highlight(made, look.width) if index == chosen else made
 
     return Section(heads, len(shown.rows), row, share, chosen)

@@ -9,7 +9,10 @@ from llmgate.tui.columns import Column, Frame, Row, is_selected
 from llmgate.tui.figures import age, count, duration, estimate, filled, sparkline
 from llmgate.tui.model import Lane
 
-STATE_STYLES = {"ok": "ok", "full": "full", "down": "bad", "idle": "dim", "paused": "amber", "closed": "amber"}
+STATE_STYLES = {
+    "ok": "ok", "full": "full", "down": "bad", "idle": "dim",
+    "paused": "amber", "draining": "amber", "drained": "amber",
+}  # fmt: skip
 LOUD_STATES = frozenset(("down",))
 BAR = 8
 SLOTS_WIDTH = 14
@@ -190,8 +193,8 @@ SESSION_WIDTH = 8
 
 UPSTREAMS: tuple[Column[Lane], ...] = (
     Column("", 3, mark, 0, gap=0, right=False),
-    Column("UPSTREAM", 11, name, 0, gap=0, right=False, most=24, order=lambda lane: lane.upstream.name),
-    Column("STATE", 6, state, 0, right=False, order=lambda lane: lane.upstream.state),
+    Column("UPSTREAM", 10, name, 0, gap=0, right=False, most=24, order=lambda lane: lane.upstream.name),
+    Column("STATE", 8, state, 0, right=False, order=lambda lane: lane.upstream.state),
     Column("SLOTS", SLOTS_WIDTH, lambda lane, frame: slots(lane.upstream, frame), 1, right=False,
            order=lambda lane: -lane.upstream.running),
     Column("WAIT/MAX", WAIT_WIDTH, lambda lane, frame: wait_and_limit(lane.upstream, frame), 1,
@@ -207,9 +210,9 @@ UPSTREAMS: tuple[Column[Lane], ...] = (
            order=lambda lane: -lane.upstream.rate),
     Column("SERVED", 7, lambda lane, _: Span(count(lane.upstream.served)), 3,
            order=lambda lane: -lane.upstream.served),
-    Column("FAIL", 4, lambda lane, _: Span(count(lane.upstream.failed)), 9, wide=True,
+    Column("FAILED", 6, lambda lane, _: Span(count(lane.upstream.failed)), 9, wide=True,
            order=lambda lane: -lane.upstream.failed),
-    Column("WAITING (5 min)", 15, history, 10, gap=2, right=False, wide=True),
+    Column("WAITING (5 min)", 15, history, 10, gap=1, right=False, wide=True),
 )  # fmt: skip
 
 
@@ -243,7 +246,7 @@ def _about(of: "Of[Row]", ranks: tuple[int, int, int, int, int, int], **wide: bo
 
 
 def _id(of: "Of[Row]", rank: int) -> Column[Row]:
-    return Column("ID", 10, lambda row, frame: named(of(row).id, frame), rank, gap=2, right=False, wide=True)
+    return Column("ID", 10, lambda row, frame: named(of(row).id, frame), rank, gap=2, right=False, wide=True, most=20)
 
 
 def _waiter(waiter: Waiter) -> RequestView:

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from llmgate.tui import commands, targets
-from llmgate.tui.deeds import begin
+from llmgate.tui.deeds import begin, why
 from llmgate.tui.model import View
 from llmgate.tui.state import Asking, State, Typing
-from llmgate.tui.step import Ask, Do, Quit, Step, says
+from llmgate.tui.step import Ask, Quit, Step, says
 
 LONGEST = 500
 
@@ -17,7 +17,7 @@ def answer(state: State, key: str, asking: Asking, view: View) -> Step:
     if key not in ("y", "Y"):
         return says(state, "Nothing was done", is_bad=False)
     refusal = targets.forbidden(view, state)
-    return says(state, refusal) if refusal else Step(state, (Do(asking.actions),))
+    return says(state, refusal) if refusal else begin(state, asking.actions, view, asks=False)
 
 
 def press(state: State, key: str, typing: Typing, view: View) -> Step:
@@ -64,9 +64,11 @@ def _run(state: State, line: str, view: View) -> Step:
         return says(state, command.error)
     if command.actions:
         refusal = targets.forbidden(view, state)
-        return says(state, refusal) if refusal else begin(state, command.actions, asks=False)
+        return says(state, refusal) if refusal else begin(state, command.actions, view, asks=False)
     if command.page is not None:
         return Step(replace(state, page=command.page, detail=""))
     if command.inspect:
         return Step(replace(state, detail=command.inspect, told=None), (Ask(command.inspect),))
+    if command.word == "doctor":
+        return why(state, view)
     return Step(state, (Quit(),)) if command.word == "quit" else Step(replace(state, help=0))

@@ -46,7 +46,7 @@ def _said(sentences: list[str]) -> str:
 
 
 def _is_shut(upstream: UpstreamView) -> bool:
-    return upstream.state in ("down", "paused", "closed")
+    return upstream.state in ("down", "paused", "draining", "drained")
 
 
 def _waiting(view: View, request: RequestView, lane: Lane) -> list[str]:
@@ -60,15 +60,17 @@ def _cause(view: View, lane: Lane, position: int) -> list[str]:
     upstream = lane.upstream
     name = upstream.name
     if view.status is not None and view.status.state != "running":
-        return ["The daemon is stopping: it takes no new request, and what waits may be sent away."]
+        return ["The daemon is stopping: it takes no new request, and those that wait are sent away."]
     match upstream.state:
         case "down":
             why = f": {upstream.detail}" if upstream.detail else ""
             return [f"{name} is down{why}", "Its queue is kept, and goes on by itself as soon as a server answers."]
         case "paused":
             return [f"An operator has paused {name}: nobody gets a slot until it is resumed (R)."]
-        case "closed":
-            return [f"{name} is drained: it takes nobody new, and those that are there are served to the end."]
+        case "draining":
+            return [f"{name} is draining: it takes nobody new, and those that are there are served to the end."]
+        case "drained":
+            return [f"{name} is drained: it takes nobody new, and nobody is left there. R resumes it."]
     return _slots(view, lane, position)
 
 

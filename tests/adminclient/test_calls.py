@@ -74,7 +74,7 @@ class TestCalls:
     async def test_limits_are_sent_as_json(self, server: Server) -> None:
         server.data = answer(encode(adminapi.LimitsAnswer(now_ms=1, upstream="a", old=LIMITS, new=LIMITS)))
         await AsyncAdminClient(server.path).set_limits("a", max_concurrent=2, queue_timeout=None)
-        await asyncio.wait_for(server.closed.wait(), 10)
+        await asyncio.wait_for(server.closed.wait(), 60)
         assert json.loads(server.bodies[0]) == {"max_concurrent": 2, "queue_timeout": None}
 
     async def test_a_loop_gets_the_same_errors(self, tmp_path: Path) -> None:

@@ -34,6 +34,25 @@ class TestNobody:
         with pytest.raises(DaemonNotRunning, match=r"llmgate serve\n"):
             AdminClient(tmp_path / "admin.sock").status()
 
+    @pytest.mark.parametrize(
+        ("uid", "line"),
+        [
+            (0, "  as a service          systemctl enable --now llmgate"),
+            (7, "  as a user service     systemctl --user enable --now llmgate"),
+        ],
+    )
+    def test_a_unit_is_named_where_there_is_one(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uid: int, line: str
+    ) -> None:
+        monkeypatch.setattr("os.getuid", lambda: uid)
+        unit = tmp_path / "llmgate.service"
+        monkeypatch.setattr("llmgate.adminclient.complaint.unit_files", lambda environ, uid: [unit])
+        for there in (False, True):
+            with pytest.raises(DaemonNotRunning) as caught:
+                AdminClient(tmp_path / "admin.sock").status()
+            assert (line in str(caught.value).split("\n")) == there
+            unit.touch()
+
     def test_no_file(self, tmp_path: Path) -> None:
         with pytest.raises(DaemonNotRunning) as caught:
             AdminClient(tmp_path / "admin.sock", command="ps").status()

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from llmgate.adminapi import Requests, RequestView, encode
-from llmgate.adminclient import AdminClient, watch, wire
-from llmgate.errors import AdminRefusal
+from llmgate.adminclient import AdminClient, AsyncAdminClient, calls, watch, wire
+from llmgate.errors import AdminRefusal, DaemonSilent
 from tests.adminclient.fake import STATUS, Server, answer, failure, watched
 
 
@@ -76,3 +76,18 @@ class TestAnswers:
         assert "nothing was heard" in await failure(server)
         _, why = await watched(server)
         assert "nothing was heard" in why
+
+    @pytest.mark.parametrize("client", [AdminClient, AsyncAdminClient])
+    async def test_a_call_gets_no_more_time_than_is_left(
+        self, server: Server, monkeypatch: pytest.MonkeyPatch, client: type[AdminClient | AsyncAdminClient]
+    ) -> None:
+        monkeypatch.setattr(wire, "SHORTEST_SECONDS", 0.02)
+        monkeypatch.setattr(wire, "ANSWER_SECONDS", 3600.0)
+        server.stays = True
+        bounded = client(server.path, command="wait").within(0.0)
+        with pytest.raises(DaemonSilent):
+            await (asyncio.to_thread(bounded.status) if isinstance(bounded, AdminClient) else bounded.status())
+
+    @pytest.mark.parametrize(("limit", "seconds"), [(None, 15.0), (99.0, 15.0), (7.0, 7.0), (0.0, 1.0), (0.3, 1.0)])
+    def test_how_long_a_call_may_take(self, limit: float | None, seconds: float) -> None:
+        assert wire._seconds(calls.cancel("q"), limit) == seconds

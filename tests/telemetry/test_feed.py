@@ -19,6 +19,7 @@ from llmgate.core.events import (
     Admitted,
     AlarmCleared,
     AlarmRaised,
+    CallerRefused,
     Dismissed,
     Drained,
     EndpointChanged,
@@ -48,11 +49,10 @@ def nothing() -> None:
 async def take_all(watcher: Watcher) -> list[FeedItem]:
     """What lies in its mailbox."""
     items = []
-    while watcher._items:
-        entry = await watcher.wait_next(1)
-        assert entry is not None
-        items.append(msgspec.json.decode(entry[1], type=FeedItem))
-        assert items[-1].number == entry[0]
+    while watcher.waiting:
+        number, item = await watcher.wait_next()
+        items.append(msgspec.json.decode(item, type=FeedItem))
+        assert items[-1].number == number
     return items
 
 
@@ -127,9 +127,9 @@ def test_an_alarm_and_an_endpoint_that_is_down_come_with_the_upstream_as_it_is_t
         _, changed, raised, cleared = await take_all(watcher)
         told = [item.event for item in (changed, raised, cleared) if item.event is not None]
         assert [(event.kind, event.text) for event in told] == [
-            ("endpoint_changed", "gpu2 is down: it takes no connection"),
-            ("alarm_raised", "mismatch: the server has 1 slot"),
-            ("alarm_cleared", "mismatch no more"),
+            ("endpoint_changed", "down gpu2: it takes no connection"),
+            ("alarm_raised", "alarm mismatch: the server has 1 slot"),
+            ("alarm_cleared", "alarm mismatch no more"),
         ]
         assert changed.upstream is not None
         assert [(it.name, it.up) for it in changed.upstream.endpoints] == [("gpu1", True), ("gpu2", False)]
@@ -250,7 +250,11 @@ def test_what_changes_without_an_event_comes_once_a_second() -> None:
         assert [(view.id, view.output_tokens) for view in progress.requests] == [("a", 7)]
         assert progress.upstreams == []
         await asyncio.sleep(5)
-        assert await take_all(watcher) == [], "nothing changed"
+        quiet = await take_all(watcher)
+        assert len(quiet) == 5, "one shows that the daemon turns"
+        assert [(item.type, item.number, item.requests, item.upstreams) for item in quiet] == [
+            ("progress", 2, [], [])
+        ] * 5
         counter.feed.stop()
 
     run(main())
@@ -463,35 +467,26 @@ def test_announce_gives_everybody_a_fresh_snapshot() -> None:
 def test_waiting_ends_with_the_item() -> None:
     async def main() -> None:
         watcher = Watcher(100, nothing)
-        waiting = asyncio.ensure_future(watcher.wait_next(60))
+        waiting = asyncio.ensure_future(watcher.wait_next())
         await turns()
         assert not waiting.done()
         watcher.put(7, b"x")
         watcher.put(8, b"y")
         assert await waiting == (7, b"x")
-        assert await watcher.wait_next(60) == (8, b"y")
+        assert await watcher.wait_next() == (8, b"y")
         assert this_loop().timers == []
 
     run(main())
 
 
-def test_waiting_ends_with_its_time() -> None:
-    async def main() -> None:
-        watcher, begun = Watcher(100, nothing), this_loop().time()
-        assert await watcher.wait_next(5) is None
-        assert this_loop().time() - begun == 5
-
-    run(main())
-
-
-def test_an_item_in_the_moment_the_time_is_over_is_not_lost() -> None:
+def test_a_snapshot_that_takes_the_place_of_another_is_waited_for() -> None:
     async def main() -> None:
         watcher = Watcher(100, nothing)
-        waiting = asyncio.ensure_future(watcher.wait_next(5))
+        waiting = asyncio.ensure_future(watcher.wait_next())
         await turns()
-        this_loop().call_later(5, watcher.put, 7, b"x")
-        assert await waiting == (7, b"x")
-        assert await watcher.wait_next(1) is None
+        watcher.put_snapshot(7, b"x")
+        watcher.put_snapshot(8, b"y")
+        assert await waiting == (8, b"y")
 
     run(main())
 
@@ -499,7 +494,7 @@ def test_an_item_in_the_moment_the_time_is_over_is_not_lost() -> None:
 def test_a_watcher_that_is_cancelled_leaves_no_timer() -> None:
     async def main() -> None:
         watcher = Watcher(10, nothing)
-        waiting = asyncio.ensure_future(watcher.wait_next(60))
+        waiting = asyncio.ensure_future(watcher.wait_next())
         watcher._on_cut = waiting.cancel
         await turns()
         watcher.put(1, b"far more than it may hold")
@@ -531,12 +526,20 @@ KINDS = [
     (EndpointChanged(1, 5.0, UPSTREAM, "gpu2", False, 1, True, 1, "gone"), "endpoint_changed", None),
     (AlarmRaised(1, 5.0, UPSTREAM, "stalled", "stalled: it is"), "alarm_raised", None),
     (AlarmCleared(1, 5.0, UPSTREAM, "stalled"), "alarm_cleared", None),
+    (CallerRefused(0, 5.0, "", "KEY_LIMIT", "refused a request", "laptop"), "caller_refused", None),
 ]
 
 
 @pytest.mark.parametrize(("event", "kind", "outcome"), KINDS)
 def test_kind_and_outcome(event: Event, kind: str, outcome: str | None) -> None:
     assert (kind_of(event), outcome_of(event)) == (kind, outcome)
+
+
+async def test_an_event_of_nobody_in_particular_names_its_key() -> None:
+    counter = Counter(1)
+    counter.feed.apply(CallerRefused(0, 5.0, "", "KEY_LIMIT", "refused a request (KEY_LIMIT)", "laptop"), None)
+    event = counter.feed.snapshot().events[-1]
+    assert (event.key, event.upstream, event.text) == ("laptop", "", "refused a request (KEY_LIMIT)")
 
 
 # ---- coming back

@@ -11,9 +11,11 @@ from llmgate.core.events import (
     Admitted,
     AlarmCleared,
     AlarmRaised,
+    CallerRefused,
     Dismissed,
     Drained,
     EndpointChanged,
+    EndpointsReplaced,
     Event,
     Expired,
     Limits,
@@ -22,13 +24,16 @@ from llmgate.core.events import (
     ModeChanged,
     Moved,
     Queued,
+    RanEmpty,
     Refused,
     Released,
     Requeued,
+    SettingsReloaded,
+    UpstreamRenamed,
 )
 from llmgate.core.gate import Gate
 from llmgate.errors import QueueFull
-from llmgate.telemetry.journal import Journal, describe
+from llmgate.telemetry.journal import Journal, describe, word_of
 
 SESSION = "a61e6e40-9a1c-4f0e-8d1b-2f1f1a5f7a10"
 WHO = Caller(id="r1", session=SESSION)
@@ -129,34 +134,51 @@ TEXTS = [
     (Expired(*ABOUT, WHO, waited=60.0), "queue_timeout after 60000ms"),
     (Dismissed(*ABOUT, WHO, "cancelled", waited=0.25), "cancelled after 250ms"),
     (Refused(1, 5.0, "llamacpp", WHO, "queue_full", 16, 16), "queue_full (depth 16)"),
-    (Refused(1, 5.0, "llamacpp", WHO, "refused", 0, None), "refused (depth 0)"),
+    (Refused(1, 5.0, "llamacpp", WHO, "refused", 0, None), "refused (draining)"),
     (Moved(*ABOUT, WHO, order=-1), "moved to the front"),
-    (Requeued(*ABOUT, WHO, order=1), "requeued: nothing of it was sent"),
+    (Requeued(*ABOUT, WHO, order=1), "requeued, nothing of it was sent"),
     (Drained(*ABOUT, WHO, "client_gone", ran=1.0), ""),
     (Released(*ABOUT, WHO, "completed", ran=1.0), ""),
     (Released(*ABOUT, WHO, None, ran=1.0), ""),
-    (ModeChanged(1, 5.0, "llamacpp", Mode.OPEN, Mode.PAUSED), "paused (was open)"),
-    (LimitsChanged(1, 5.0, "llamacpp", OLD, Limits(8, 64, None)), "limits changed: max_concurrent=8 (was 2)"),
+    (ModeChanged(1, 5.0, "llamacpp", Mode.OPEN, Mode.PAUSED), "paused"),
+    (ModeChanged(1, 5.0, "llamacpp", Mode.PAUSED, Mode.CLOSED), "draining (was paused)"),
+    (ModeChanged(1, 5.0, "llamacpp", Mode.CLOSED, Mode.OPEN), "resumed (was draining)"),
+    (ModeChanged(1, 5.0, "llamacpp", Mode.PAUSED, Mode.HELD), "resumed (was paused)"),
+    (ModeChanged(1, 5.0, "llamacpp", Mode.HELD, Mode.PAUSED), "paused"),
+    (ModeChanged(1, 5.0, "llamacpp", Mode.OPEN, Mode.HELD), ""),
+    (ModeChanged(1, 5.0, "llamacpp", Mode.HELD, Mode.OPEN), ""),
+    (UpstreamRenamed(1, 5.0, "llamacpp", "old"), "renamed by a reload, from old: who waits and runs there stays"),
+    (EndpointsReplaced(1, 5.0, "llamacpp", {}, {}, True), ""),
+    (RanEmpty(0, 5.0, "llamacpp"), "drained"),
+    (LimitsChanged(1, 5.0, "llamacpp", OLD, Limits(8, 64, None)), "limits max_concurrent=8 (was 2)"),
     (
         LimitsChanged(1, 5.0, "llamacpp", OLD, Limits(2, None, 30.0)),
-        "limits changed: max_queued=None (was 64), queue_timeout=30.0 (was None)",
+        "limits max_queued=none (was 64), queue_timeout=30s (was none)",
     ),
     (
         LimitsChanged(1, 5.0, "llamacpp", OLD, Limits(2, 64, None, 60.0)),
-        "limits changed: stall_alarm=60.0 (was None)",
+        "limits stall_alarm=1m (was none)",
     ),
-    (AlarmRaised(1, 5.0, "llamacpp", "stalled", "stalled: requests wait"), "stalled: requests wait"),
-    (AlarmCleared(1, 5.0, "llamacpp", "stalled"), "stalled no more"),
-    (AlarmCleared(1, 5.0, "llamacpp", "hidden_wait"), "hidden wait no more"),
-    (EndpointChanged(1, 5.0, "llamacpp", GPU, False, 2, True, 2, "it broke"), "http://gpu2:8000 is down: it broke"),
-    (EndpointChanged(1, 5.0, "llamacpp", GPU, False, 2, True, 2), "http://gpu2:8000 is down"),
-    (EndpointChanged(1, 5.0, "llamacpp", GPU, True, 2, False, 2), "http://gpu2:8000 is up again"),
-    (EndpointChanged(1, 5.0, "llamacpp", "llamacpp", False, 0, True, 0, "it broke"), "is down: it broke"),
-    (EndpointChanged(1, 5.0, "llamacpp", "llamacpp", True, 0, False, 0), "is up again"),
-    (EndpointChanged(1, 5.0, "llamacpp", GPU, False, 3, False, 2, "x"), "http://gpu2:8000 max_concurrent=3 (was 2)"),
+    (AlarmRaised(1, 5.0, "llamacpp", "stalled", "stalled: requests wait"), "alarm stalled: requests wait"),
+    (AlarmCleared(1, 5.0, "llamacpp", "stalled"), "alarm stalled no more"),
+    (AlarmCleared(1, 5.0, "llamacpp", "hidden_wait"), "alarm hidden wait no more"),
+    (EndpointChanged(1, 5.0, "llamacpp", GPU, False, 2, True, 2, "it broke"), "down http://gpu2:8000: it broke"),
+    (EndpointChanged(1, 5.0, "llamacpp", GPU, False, 2, True, 2), "down http://gpu2:8000"),
+    (EndpointChanged(1, 5.0, "llamacpp", GPU, True, 2, False, 2), "up http://gpu2:8000"),
+    (EndpointChanged(1, 5.0, "llamacpp", "llamacpp", False, 0, True, 0, "it broke"), "down: it broke"),
+    (
+        EndpointChanged(1, 5.0, "llamacpp", "llamacpp", False, 0, True, 0, "it broke", 1),
+        "down: it broke, holding 1 waiter",
+    ),
+    (EndpointChanged(1, 5.0, "llamacpp", "llamacpp", False, 0, True, 0, "", 2), "down: holding 2 waiters"),
+    (EndpointChanged(1, 5.0, "llamacpp", "llamacpp", True, 0, False, 0), "up"),
+    (
+        EndpointChanged(1, 5.0, "llamacpp", GPU, False, 3, False, 2, "x"),
+        "limits http://gpu2:8000 max_concurrent=3 (was 2)",
+    ),
     (
         EndpointChanged(1, 5.0, "llamacpp", "llamacpp", True, 3, False, 2),
-        "is up again, max_concurrent=3 (was 2)",
+        "up max_concurrent=3 (was 2)",
     ),
     (Event(1, 5.0, "llamacpp"), ""),
 ]
@@ -167,6 +189,36 @@ def test_events_in_words(lines: Any, event: Event, text: str) -> None:
     assert describe(event) == text
     who = " session=a61e6e40" if hasattr(event, "caller") else ""
     assert lines(event) == ([f"llmgate: llamacpp{who} {text}"] if text else [])
+
+
+@pytest.mark.parametrize(("event", "text"), [entry for entry in TEXTS if entry[1]])
+def test_a_text_begins_with_its_word(event: Event, text: str) -> None:
+    assert text.startswith(word_of(event))
+    assert text[len(word_of(event)) :][:1] in ("", " ", ":", ",")
+
+
+@pytest.mark.parametrize(
+    ("event", "word"),
+    [
+        (Admitted(*ABOUT, WHO, queued=False, waited=0.0), "dispatched"),
+        (Released(*ABOUT, WHO, "completed", ran=1.0), "completed"),
+        (Released(*ABOUT, WHO, None, ran=1.0), "released"),
+        (Drained(*ABOUT, WHO, "client_gone", ran=1.0), "client_gone"),
+        (ModeChanged(1, 5.0, "a", Mode.OPEN, Mode.HELD), "held"),
+        (ModeChanged(1, 5.0, "a", Mode.HELD, Mode.OPEN), "unheld"),
+        (EndpointsReplaced(1, 5.0, "a", {}, {}, True), "servers"),
+        (SettingsReloaded(0, 5.0, "", "reload: 1 settings changed"), "reload"),
+        (CallerRefused(0, 5.0, "", "KEY_LIMIT", "refused a request"), "refused"),
+    ],
+)
+def test_the_word_of_what_has_no_text_or_one_from_elsewhere(event: Event, word: str) -> None:
+    assert word_of(event) == word
+
+
+def test_no_word_comes_from_inside_of_the_gate() -> None:
+    """ "open", "closed" and "endpoint" are words of the code."""
+    words = {word for _, text in TEXTS for word in text.replace(":", " ").split()}
+    assert not words & {"open", "closed", "endpoint", "held"}
 
 
 def test_a_full_queue_is_told(lines: Any) -> None:
@@ -201,11 +253,11 @@ def test_a_hold_is_told_by_the_server_that_is_down_alone(lines: Any) -> None:
     gate.set_endpoint("a", 1.0, up=False, reason="it takes no connection")
     gate.set_endpoint("a", 2.0, up=True)
     assert lines(*gate.take_events()) == [
-        "llmgate: a is down: it takes no connection",
-        "llmgate: a is up again",
+        "llmgate: a down: it takes no connection",
+        "llmgate: a up",
     ]
     gate.set_paused(True, 3.0)
-    assert lines(*gate.take_events()) == ["llmgate: a paused (was open)"]
+    assert lines(*gate.take_events()) == ["llmgate: a paused"]
 
 
 @pytest.mark.parametrize(
@@ -215,8 +267,8 @@ def test_a_hold_is_told_by_the_server_that_is_down_alone(lines: Any) -> None:
         (Drained(*ABOUT, WHO, "cancelled", 1.5, "uid 0 (root)"), "cancelled after 1500ms by uid 0 (root)"),
         (Released(*ABOUT, WHO, "cancelled", 1.5), "cancelled after 1500ms"),
         (Moved(*ABOUT, WHO, order=-1, by="uid 7"), "moved to the front by uid 7"),
-        (ModeChanged(1, 5.0, "a", Mode.OPEN, Mode.PAUSED, "uid 7"), "paused (was open) by uid 7"),
-        (LimitsChanged(1, 5.0, "a", Limits(), Limits(2), "uid 7"), "limits changed: max_concurrent=2 (was 1) by uid 7"),
+        (ModeChanged(1, 5.0, "a", Mode.OPEN, Mode.PAUSED, "uid 7"), "paused by uid 7"),
+        (LimitsChanged(1, 5.0, "a", Limits(), Limits(2), "uid 7"), "limits max_concurrent=2 (was 1) by uid 7"),
         (Released(*ABOUT, WHO, "completed", 1.5, "uid 7"), ""),
     ],
 )

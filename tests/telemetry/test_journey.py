@@ -83,8 +83,8 @@ def test_others_that_move_push_it_back_unless_they_stood_before_it() -> None:
     line.leave(b, "cancelled", by="uid 0")
     assert line.steps("c") == [
         ("queued", 2, "queued (depth 2)"),
-        ("position", 3, "d moved to the front"),
-        ("position", 2, "d timed out"),
+        ("position", 3, "d moved"),
+        ("position", 2, "d queue_timeout"),
         ("position", 1, "b cancelled"),
     ]
     line.move(c)
@@ -98,7 +98,7 @@ def test_one_that_goes_back_to_the_line_pushes_it_back() -> None:
     line.gate.set_endpoint("a", line.now, up=False)
     line.requeue(a)
     assert line.steps("b") == [("queued", 1, "queued (depth 1)"), ("position", 2, "a requeued")]
-    assert line.steps("a")[-1] == ("requeued", None, "requeued: nothing of it was sent")
+    assert line.steps("a")[-1] == ("requeued", None, "requeued, nothing of it was sent")
     line.leave(b, "abandoned")
     assert line.steps("b")[-1] == ("abandoned", None, "abandoned after 0ms")
 

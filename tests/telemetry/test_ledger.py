@@ -108,6 +108,7 @@ def check_upstream(counter: Counter, statistics: GateStatistics) -> None:
     }
     endpoints = counter.gate.endpoints()
     assert told_endpoints == (endpoints if len(endpoints) > 1 else {})
+    assert view.refused == told("refused", 0)
     assert view.failed == sum(told(word, 0) for word in ("upstream_error", "upstream_timeout", "upstream_down"))  # type: ignore[call-overload]
 
 
@@ -157,6 +158,24 @@ def test_memory_is_bounded_by_history() -> None:
     assert (len(ledger._live), len(ledger._by_id), len(ledger._recent)) == (0, 0, 10)
     assert (len(figures.waits), len(figures.runs), len(figures._ended)) == (500, 500, 1)
     assert ledger.record("1999") is None
+
+
+def test_who_lives_at_one_that_is_called_otherwise_goes_on_with_the_figures() -> None:
+    counter = Counter(1)
+    counter.leave(counter.enter("served"))
+    running, waiting = counter.enter("runs"), counter.enter("waits")
+    counter.gate.rename("thinking", counter.now)
+    counter.leave(running)
+    counter.leave(waiting)
+    ledger = counter.ledger
+    assert [(record.caller.id, record.upstream) for record in ledger.recent()] == [
+        ("waits", "thinking"),
+        ("runs", "thinking"),
+        ("served", UPSTREAM),
+    ]
+    assert (len(ledger._live), len(ledger._by_id)) == (0, 0)
+    assert ledger.figures("thinking").outcomes == {"completed": 3}
+    assert ledger.figures(UPSTREAM).outcomes == {}
 
 
 def test_what_is_about_no_request_changes_no_record() -> None:
@@ -236,8 +255,10 @@ def test_the_states_are_those_of_the_admin_api() -> None:
 # ---- an upstream
 
 
-def statistics(running: int = 0, draining: int = 0, cap: int = 2, mode: Mode = Mode.OPEN) -> GateStatistics:
-    return GateStatistics(Limits(cap), mode, 0, running, draining, 0, 0, {})
+def statistics(
+    running: int = 0, draining: int = 0, cap: int = 2, mode: Mode = Mode.OPEN, waiting: int = 0
+) -> GateStatistics:
+    return GateStatistics(Limits(cap), mode, waiting, running, draining, 0, 0, {})
 
 
 def servers(*those: EndpointStatistics) -> dict[str, EndpointStatistics]:
@@ -258,7 +279,11 @@ STATES = [
     (statistics(running=2), servers(GONE), "down"),
     (statistics(mode=Mode.PAUSED), servers(GONE), "paused"),
     (statistics(running=2, mode=Mode.HELD), servers(GONE), "down"),
-    (statistics(mode=Mode.CLOSED), ONE, "closed"),
+    (statistics(mode=Mode.CLOSED), ONE, "drained"),
+    (statistics(mode=Mode.CLOSED), servers(GONE), "drained"),
+    (statistics(mode=Mode.CLOSED, running=1), ONE, "draining"),
+    (statistics(mode=Mode.CLOSED, draining=1), ONE, "draining"),
+    (statistics(mode=Mode.CLOSED, waiting=1), ONE, "draining"),
     (statistics(running=1), servers(GONE, GONE), "down"),
     (statistics(), servers(GONE, EndpointStatistics(1)), "idle"),
     (statistics(running=1, cap=0), servers(GONE, EndpointStatistics(1, in_flight=1)), "full"),

@@ -42,7 +42,14 @@ class Scene:
         self.gate = Gate("a", limits or Limits(1))
         self.frames: Counts[tuple[str, str]] = Counts()
         self.ledger = Ledger(100)
-        self.metrics = Metrics(lambda: {"a": self.gate}, self.frames, clock=lambda: self.now, model_label=model_label)
+        self.refused: Counts[str] = Counts()
+        self.metrics = Metrics(
+            lambda: {"a": self.gate},
+            self.frames,
+            clock=lambda: self.now,
+            model_label=model_label,
+            refused=self.refused,
+        )
         self.count = 0
 
     def enter(self, **about: Any) -> Ticket:
@@ -94,6 +101,7 @@ def test_the_gate_is_read_when_it_is_asked_for() -> None:
     assert found["llmgate_oldest_waiting_seconds{upstream=a}"] == 5
     assert found["llmgate_upstream_up{upstream=a}"] == 1
     assert found["llmgate_upstream_paused{upstream=a}"] == 0
+    assert found["llmgate_upstream_draining{upstream=a}"] == 0
 
 
 def test_without_limits() -> None:
@@ -114,6 +122,14 @@ def test_down_paused_and_alarms() -> None:
     assert found["llmgate_upstream_paused{upstream=a}"] == 1
     raised = {alarm: found[f"llmgate_alarms{{upstream=a,alarm={alarm}}}"] for alarm in ALARMS}
     assert raised == {alarm: float(alarm == "mismatch") for alarm in ALARMS}
+
+
+def test_an_upstream_that_drains_is_not_paused() -> None:
+    scene = Scene()
+    scene.gate.close(scene.now, dismiss=False)
+    found = scene.read()
+    assert (found["llmgate_upstream_draining{upstream=a}"], found["llmgate_upstream_paused{upstream=a}"]) == (1, 0)
+    assert found["llmgate_requests_draining{upstream=a}"] == 0, "that is another matter"
 
 
 def test_requests_that_ended() -> None:
@@ -170,6 +186,7 @@ def test_models_are_told_apart_only_where_that_is_wanted_and_bounded() -> None:
 def test_reloads_frames_and_the_build() -> None:
     scene = Scene()
     scene.frames["messages", "queue"] += 3
+    scene.refused["KEY_LIMIT"] += 2
     before = scene.read()
     assert before["llmgate_config_last_reload_successful{}"] == 1
     scene.metrics.note_reload(succeeded=True)
@@ -180,6 +197,7 @@ def test_reloads_frames_and_the_build() -> None:
     assert found["llmgate_config_last_reload_successful{}"] == 0
     assert found["llmgate_config_last_reload_timestamp_seconds{}"] > 1.7e9
     assert found["llmgate_queue_frames_total{api=messages,kind=queue}"] == 3
+    assert found["llmgate_refused_total{code=KEY_LIMIT}"] == 2
     assert any(f"version={__version__}" in name for name in found)
 
 
@@ -213,6 +231,7 @@ def busy() -> Scene:
     """Every family has a sample."""
     scene = Scene()
     scene.frames["messages", "queue"] += 1
+    scene.refused["UNAUTHORIZED"] += 1
     ticket = scene.enter()
     record = scene.ledger.record("r1")
     assert record is not None
@@ -223,7 +242,7 @@ def busy() -> Scene:
 
 def test_the_document_names_every_family_with_its_labels_and_no_other() -> None:
     assert families(busy()) == documented()
-    assert len(documented()) == 21
+    assert len(documented()) == 23
 
 
 def known(expression: str) -> bool:

@@ -29,7 +29,7 @@ def test_what_is_told(tmp_path: Path, manager: socket.socket) -> None:
     first, second = told[1].split("\n")
     assert first == "RELOADING=1"
     assert second.removeprefix("MONOTONIC_USEC=").isdigit()
-    assert told[2:] == ["STOPPING=1\nSTATUS=draining", "WATCHDOG=1"]
+    assert told[2:] == ["STOPPING=1\nSTATUS=stopping", "WATCHDOG=1"]
 
 
 def test_an_abstract_socket() -> None:

@@ -15,6 +15,7 @@ from llmgate.adminapi import (
     FeedItem,
     LimitsAnswer,
     LimitsView,
+    Reloaded,
     RequestDetail,
     Requests,
     RequestView,
@@ -124,16 +125,25 @@ def documented() -> FeedItem:
             "refused",
             "ha-llm",
             "queue_full (depth 16)",
+            word="queue_full",
             at="2026-11-30T14:01:02+00:00",
             request_id="q-7f39f0",
             outcome="queue_full",
         ),
-        event(98, "mode_changed", "vllm-a100", "held (was open)", at="2026-11-30T14:01:21+00:00"),
+        event(
+            98,
+            "endpoint_changed",
+            "vllm-a100",
+            "down: it takes no connection",
+            word="down",
+            at="2026-11-30T14:01:21+00:00",
+        ),
         event(
             99,
             "admitted",
             "ha-llm",
             "dispatched after 5730ms",
+            word="dispatched",
             at="2026-11-30T14:02:22+00:00",
             request_id="q-7f3a1c",
             client="opencode",
@@ -156,6 +166,11 @@ class Sample:
     status = staticmethod(status)
     snapshot = staticmethod(snapshot)
     documented = staticmethod(documented)
+
+    @staticmethod
+    def quiet(now_ms: int) -> FeedItem:
+        """What the feed says once a second while nothing happens."""
+        return FeedItem(type="progress", number=100, now_ms=now_ms)
 
 
 class FakeDaemon:
@@ -231,6 +246,7 @@ class Recorder:
         self.error: AdminError | None = None
         self.note = ""
         self.changed = True
+        self.reloaded = Reloaded()
         self.details: dict[str, RequestDetail] = {}
         self.over: list[RequestView] = []
 
@@ -252,10 +268,14 @@ class Recorder:
     async def drain(self, name: str) -> UpstreamAnswer:
         return self._mode("drain", name)
 
-    async def set_limits(self, name: str, *, max_concurrent: int) -> LimitsAnswer:
-        self._ask("set", name, max_concurrent)
-        limits = LimitsView(max_concurrent=max_concurrent)
-        return LimitsAnswer(now_ms=NOW, upstream=name, old=limits, new=limits, note=self.note)
+    async def set_limits(self, name: str, **limits: float | None) -> LimitsAnswer:
+        self._ask("set", name, limits)
+        told = LimitsView(max_concurrent=1)
+        return LimitsAnswer(now_ms=NOW, upstream=name, old=told, new=told, note=self.note)
+
+    async def reload(self) -> Reloaded:
+        self._ask("reload")
+        return self.reloaded
 
     async def cancel(self, request_id: str) -> RequestDetail:
         self._ask("cancel", request_id)
@@ -275,7 +295,7 @@ class Recorder:
 
 
 class StillFeed:
-    """A feed that tells one thing and then stays silent, or fails."""
+    """A feed that tells one thing, fails once if it is to, and then stays silent: so does the number of attempts."""
 
     def __init__(self, item: FeedItem | None, error: AdminError | None) -> None:
         self._item = item
@@ -289,8 +309,9 @@ class StillFeed:
         item, self._item = self._item, None
         if item is not None:
             yield item
-        if self._error is not None:
-            raise self._error
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
         await asyncio.Event().wait()
 
 

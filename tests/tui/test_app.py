@@ -28,7 +28,7 @@ def screen_text(app: TopApp) -> str:
 
 async def shows(app: TopApp, text: str) -> None:
     """Waits until the screen shows it."""
-    for _ in range(500):
+    for _ in range(3000):
         if text in screen_text(app):
             return
         await asyncio.sleep(0.01)
@@ -69,7 +69,7 @@ class TestLive:
             await daemon.stop()
             await shows(app, "The socket file does not exist.")
             assert "What was last seen stays below." in screen_text(app)
-            assert "ha-llm           full" in screen_text(app)
+            assert "ha-llm         full" in screen_text(app)
             daemon.snapshot(sample.snapshot([sample.upstream("fresh", served=1)], pid=8))
             await daemon.start()
             await pilot.press("r")
@@ -208,7 +208,7 @@ class TestActions:
         async with app.run_test(size=(80, 24)) as pilot:
             await pilot.press("j", "plus", "plus", "minus")
             await shows(app, "reasoning: max_concurrent is 9")
-        assert [asked[2] for asked in recorder.asked] == [9, 10, 9]
+        assert [asked[2] for asked in recorder.asked] == [{"max_concurrent": slots} for slots in (9, 10, 9)]
 
     async def test_actions_reach_the_daemon_in_their_order(
         self, sample: Any, still: Callable[..., TopApp], recorder: Any
@@ -228,7 +228,9 @@ class TestActions:
             assert recorder.asked == []
             free.set()
             await shows(app, "reasoning: max_concurrent is 10")
-        assert recorder.asked == [("set", "reasoning", 9), ("set", "reasoning", 10)]
+        assert [asked[1:] for asked in recorder.asked] == [
+            ("reasoning", {"max_concurrent": slots}) for slots in (9, 10)
+        ]
 
     async def test_a_copy_goes_to_the_terminal(self, sample: Any, still: Callable[..., TopApp]) -> None:
         app = still(sample.documented())
@@ -283,6 +285,21 @@ class TestActions:
             await pilot._post_mouse_events([MouseScrollUp], Canvas)
             await shows(app, " ▸ ha-llm")
 
+    async def test_clicks(self, sample: Any, still: Callable[..., TopApp]) -> None:
+        app = still(sample.documented())
+        async with app.run_test(size=(80, 24)) as pilot:
+            await pilot.click(offset=(20, 4))
+            await shows(app, " ▸ reasoning")
+            assert app.board.state.pane == "upstreams"
+            await pilot.click(offset=(20, 3))
+            await shows(app, " ▸ ha-llm")
+            await pilot.click(offset=(30, 10))
+            assert (app.board.state.pane, app.board.state.detail) == ("waiting", "")
+            await pilot.click(offset=(30, 11), times=2)
+            await shows(app, " llmgate ▸ ha-llm ▸ q-7f3a27")
+            await pilot.click(offset=(30, 0))
+            assert app.board.state.detail == "q-7f3a27"
+
     async def test_pasted_text_is_typed(self, sample: Any, still: Callable[..., TopApp]) -> None:
         app = still(sample.documented())
         async with app.run_test(size=(80, 24)) as pilot:
@@ -335,7 +352,7 @@ class TestOnce:
         assert await asyncio.to_thread(run, daemon.path, once=True, zone=UTC) == 0
         lines = capsys.readouterr().out.split("\n")
         assert lines[0].startswith(" llmgate 0.1.0  ● live")
-        assert " ▸ ha-llm           full   ▰ 1/1              3/16    0:41   5.7s  38.0s   1,204" in lines
+        assert " ▸ ha-llm         full     ▰ 1/1              3/16    0:41   5.7s  38.0s   1,204" in lines
         assert not any("quit" in line or line != line.rstrip() for line in lines)
 
     async def test_ascii(self, daemon: Any, sample: Any, capsys: pytest.CaptureFixture[str]) -> None:

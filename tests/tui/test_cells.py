@@ -7,7 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from llmgate.tui.cells import LONGEST, Span, clean, cut, fit, pad, plain, shorten, width_of, width_of_line, wrap
+from llmgate.tui.cells import (
+    LONGEST,
+    Span,
+    clean,
+    cut,
+    fit,
+    pad,
+    plain,
+    row_of,
+    shorten,
+    standing_for,
+    width_of,
+    width_of_line,
+    wrap,
+)
 
 NASTY = (
     st.text(st.sampled_from("ab[]\x1b\r\n\t\x00\x7f\x9b界한👩\u200d🏽\u0301\u0903\u202e\u2028\ud800\ufe0f é"))
@@ -75,6 +89,13 @@ def test_a_fitted_line_has_the_width(line: list[Span], width: int) -> None:
     assert width_of_line(fitted) == width
     text = plain(line)
     assert plain(fitted) == text or not text.startswith(plain(fitted)) or width_of_line(line) > width
+
+
+def test_a_line_that_stands_for_a_row_does_so_when_it_is_cut() -> None:
+    line = standing_for([Span("some text")], "waiting", "q-1")
+    assert row_of(line) == row_of(fit(line, 3)) == ("waiting", "q-1")
+    assert plain(line) == "some text"
+    assert row_of([Span("some text")]) is None
 
 
 @given(NASTY.map(clean), st.integers(2, 20))

@@ -50,6 +50,13 @@ def test_the_order_is_kept_and_nothing_that_fits_is_left_out(columns: list[Colum
     assert all(one.gap + one.width > free or one.wide for one in columns if one not in kept)
 
 
+def test_who_has_the_lower_rank_grows_first() -> None:
+    columns = [column("a", 3, 2, most=5), column("b", 3, 1, most=6)]
+    assert [cells for _, cells in table(columns, 10).columns] == [3, 5]
+    assert [cells for _, cells in table(columns, 12).columns] == [4, 6]
+    assert [cells for _, cells in table(columns, 40).columns] == [5, 6]
+
+
 def test_the_lowest_rank_is_kept_and_the_first_grows() -> None:
     columns = [column("late", 5, 2), column("first", 5, 0, right=False, most=7), column("next", 5, 1)]
     assert plain(table(columns, 14).titles(FRAME)) == " first    next"

@@ -49,11 +49,15 @@ def test_in_lists_of_requests_upstreams_are_those_of_the_row(view: View, after: 
     assert asked(after(view, "j", "tab", "p")).actions == (Action("pause", "reasoning"),)
 
 
+def slots(number: int) -> Action:
+    return Action("set", "reasoning", (("max_concurrent", number),))
+
+
 def test_slots(view: View, after: After, sample: Any, viewed: Any) -> None:
     step = press(after(view, "j"), "+", view, 24)
-    assert step.effects == (Do((Action("set", "reasoning", 9),)),)
-    assert press(step.state, "+", view, 24).effects == (Do((Action("set", "reasoning", 10),)),)
-    assert press(step.state, "-", view, 24).effects == (Do((Action("set", "reasoning", 8),)),)
+    assert step.effects == (Do((slots(9),)),)
+    assert press(step.state, "+", view, 24).effects == (Do((slots(10),)),)
+    assert press(step.state, "-", view, 24).effects == (Do((slots(8),)),)
     last = press(after(view), "-", view, 24)
     assert (last.effects, last.state.message and last.state.message.text) == (
         (),
@@ -67,6 +71,25 @@ def test_cancel(view: View, after: After) -> None:
     assert asked(after(view, "3", "x")).actions == (Action("cancel", "q-7f3a1c"),)
     assert press(after(view, "3"), "X", view, 24).effects == (Do((Action("cancel", "q-7f3a1c"),)),)
     assert press(after(view), "X", view, 24).effects == ()
+
+
+def test_the_selection_goes_on_from_what_is_being_cancelled(view: View, after: After) -> None:
+    """It may take a moment to leave the list, and the next key is meant for the next one."""
+    state = press(after(view, "2", "x"), "y", view, 24).state
+    assert press(state, "X", view, 24).effects == (Do((Action("cancel", "q-7f3a24"),)),)
+    last = press(after(view, "2", "end", "k"), "X", view, 24).state
+    assert last.chosen["waiting"].id == "q-7f3a01"
+    assert press(after(view, "2", "end"), "X", view, 24).state.chosen["waiting"].id == "q-7f3a27"
+    alone = press(after(view, "3"), "X", view, 24).state
+    assert alone.chosen["running"].id == "q-7f3a1c", "there is no other"
+    assert press(after(view, "2", "enter"), "X", view, 24).state.chosen["waiting"].id == "q-7f3a21", "it is open"
+    assert press(after(view, "2"), "m", view, 24).state.chosen["waiting"].id == "q-7f3a21"
+
+
+def test_marks_are_gone_from_what_is_being_cancelled(view: View, after: After) -> None:
+    step = press(after(view, "2", " ", " ", "home"), "X", view, 24)
+    assert step.effects == (Do((Action("cancel", "q-7f3a21"), Action("cancel", "q-7f3a24"))),)
+    assert (step.state.marked, step.state.chosen["waiting"].id) == (frozenset(), "q-7f3a27")
 
 
 def test_only_what_waits_can_be_moved(view: View, after: After) -> None:

@@ -71,6 +71,27 @@ def test_other_states(viewed: Any, sample: Any, drawn: Drawn, fields: Any, said:
     assert said in drawn(known, "q-1")[0]
 
 
+def test_what_is_known_of_client_session_and_frames(viewed: Any, sample: Any, drawn: Drawn) -> None:
+    told = {"client": "claude-cli", "client_version": "2.1.197", "session": "e7", "session_from": "x-session-id"}
+    one = sample.request("q-1", "a", queue_frames=1, **told)
+    known = viewed(sample.snapshot([sample.upstream("a")], [one]))
+    said = "\n".join(drawn(known, "q-1"))
+    assert " stream     yes, 1 queue frame sent" in said
+    assert " client     claude-cli 2.1.197 " in said
+    assert " session    e7  (x-session-id)" in said
+    newer = RequestDetail(now_ms=1, request=sample.request("q-1", "a", queue_frames=9))
+    assert "yes, 9 queue frames sent" in "\n".join(drawn(known, "q-1", told=newer))
+    other = RequestDetail(now_ms=1, request=sample.request("q-2", "a", queue_frames=9))
+    assert "yes, 1 queue frame sent" in "\n".join(drawn(known, "q-1", told=other))
+
+
+def test_a_long_address_of_an_upstream_keeps_its_port(viewed: Any, sample: Any, drawn: Drawn) -> None:
+    far = sample.upstream("reasoning", url="http://reasoning.lab.example.org:8081")
+    lines = drawn(viewed(sample.snapshot([far], [sample.request("q-1", "reasoning")])), "q-1")
+    assert " upstream   reasoning  reasoning.lab.example.org:8081" in [line.rstrip() for line in lines]
+    assert " model      qwen2.5:3b-instruct" in [line.rstrip() for line in lines]
+
+
 def test_a_narrow_screen_has_a_field_a_line(view: View, drawn: Drawn) -> None:
     lines = drawn(view, "q-7f3a24", width=60)
     assert lines[:3] == [

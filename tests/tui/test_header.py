@@ -40,6 +40,15 @@ def test_what_is_unlike_the_plain_view_is_told(view: View, after: After, keys: l
     assert head(view, after(view, *keys))[1].startswith(f"── {note} ─")
 
 
+def test_refused_and_failed_are_counted_where_there_are_any(viewed: Any, sample: Any, after: After) -> None:
+    def figures(**counts: int) -> str:
+        view = viewed(sample.snapshot([sample.upstream("a", **counts), sample.upstream("b", **counts)]))
+        return "full" + head(view, after(view), 120)[0].partition("full")[2].rpartition(" ")[0].rstrip()
+
+    assert figures(queue_full=1, queue_timeout=2) == "full 2  timeout 4"
+    assert figures(refused=1, failed=2) == "full 0  timeout 0  refused 2  failed 4"
+
+
 def test_who_may_not_act(view: View, after: After) -> None:
     assert view.status is not None
     assert head(view, after(view, read_only=True))[1].startswith("── read-only ─")

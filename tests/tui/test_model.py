@@ -185,7 +185,8 @@ def essence(view: View) -> View:
     """The view without what only this viewer has seen."""
     lanes = tuple(replace(lane, history=()) for lane in view.lanes)
     status = view.status and msgspec.structs.replace(view.status, now_ms=0)
-    return replace(view, lanes=lanes, status=status, counted_ms=0, recent=(), link=replace(view.link, since=0.0))
+    link = replace(view.link, since=0.0)
+    return replace(view, lanes=lanes, status=status, counted_ms=0, recent=(), link=link, heard_at=0.0)
 
 
 @given(STEPS, st.integers(0, 60))
@@ -286,7 +287,27 @@ class TestClock:
         model = Model()
         model.apply(sample.snapshot([sample.upstream("a")]), 50.0)
         assert model.view(50.0).now_ms == sample.NOW
+        assert model.view(52.5).now_ms == sample.NOW + 2_500
+        model.apply(sample.quiet(sample.NOW + 10_000), 60.0)
         assert model.view(61.5).now_ms == sample.NOW + 11_500
+
+    def test_ages_stand_still_while_nothing_is_heard(self, sample: Any) -> None:
+        model = Model()
+        model.apply(sample.snapshot([sample.upstream("a")]), 50.0)
+        seen = {at: model.view(at) for at in (50.0, 52.5, 53.0, 57.9)}
+        assert [view.silent_for for view in seen.values()] == [0, 0, 3, 7]
+        assert [view.now_ms - sample.NOW for view in seen.values()] == [0, 2500, 2500, 2500]
+        assert [view.stood_for for view in seen.values()] == pytest.approx([0, 0, 0.5, 5.4])
+        model.apply(sample.quiet(sample.NOW + 8000), 58.0)
+        assert (model.view(58.5).silent_for, model.view(58.5).now_ms) == (0, sample.NOW + 8500)
+
+    def test_a_silence_that_ends_in_a_loss_is_one_standstill(self, sample: Any) -> None:
+        model = Model()
+        assert model.view(99.0).silent_for == 0
+        model.apply(sample.snapshot([sample.upstream("a")]), 50.0)
+        model.lost("silent", 1, 65.0, 66.0)
+        view = model.view(66.0)
+        assert (view.now_ms, view.stood_for, view.silent_for) == (sample.NOW + 2500, 13.5, 0)
 
     def test_a_late_item_does_not_turn_the_clock_back(self, sample: Any) -> None:
         model = Model()
@@ -304,11 +325,11 @@ class TestClock:
     def test_it_stands_still_while_the_connection_is_lost(self, sample: Any) -> None:
         model = Model()
         model.apply(sample.snapshot([sample.upstream("a")]), 50.0)
-        model.lost("gone", 1, 55.0, 56.0)
+        model.lost("gone", 1, 52.0, 56.0)
         model.lost("still gone", 2, 70.0, 72.0)
         view = model.view(80.0)
-        assert view.now_ms == sample.NOW + 5000
-        assert view.lost_for == 25.0
+        assert view.now_ms == sample.NOW + 2000
+        assert view.stood_for == 28.0
         assert (view.link.error, view.link.attempt, view.link.retry_at) == ("still gone", 2, 72.0)
 
     def test_any_item_makes_the_link_live_again(self, sample: Any) -> None:
@@ -316,12 +337,13 @@ class TestClock:
         model.lost("gone", 1, 55.0, 56.0)
         model.apply(sample.snapshot([sample.upstream("a")]), 57.0)
         assert model.view(57.0).link.state == "live"
-        assert model.view(60.0).lost_for == 0.0
+        assert model.view(59.0).stood_for == 0.0
 
     def test_the_time_of_day_is_the_daemons(self, sample: Any) -> None:
         model = Model()
         assert model.view(1.0).clock is None
         model.apply(sample.snapshot([sample.upstream("a")]), 1.0)
+        model.apply(sample.quiet(sample.NOW + 29_000), 30.0)
         clock = model.view(30.0).clock
         assert clock is not None
         assert clock.isoformat() == "2026-11-30T14:03:00+00:00"
@@ -336,7 +358,9 @@ class TestEta:
         first, second = (sample.request(f"q-{order}", "a", order=order) for order in (1, 2))
         model.apply(sample.snapshot([told], [second, first]), 50.0)
         assert [model.view(50.0).eta_ms(request) for request in (first, second)] == [12_000, 18_000]
+        model.apply(sample.quiet(sample.NOW + 4_500), 54.5)
         assert [model.view(54.5).eta_ms(request) for request in (first, second)] == [7_500, 13_500]
+        model.apply(sample.quiet(sample.NOW + 49_000), 99.0)
         assert model.view(99.0).eta_ms(first) == 0
         running = msgspec.structs.replace(first, state="running")
         model.apply(FeedItem(type="progress", number=100, now_ms=sample.NOW, requests=[running]), 50.0)

@@ -7,7 +7,7 @@ import pytest
 from llmgate.tui.cells import plain
 from llmgate.tui.columns import Frame
 from llmgate.tui.model import Model
-from llmgate.tui.notices import base_origin, disconnected, no_traffic, no_upstream
+from llmgate.tui.notices import base_origin, disconnected, no_traffic, no_upstream, wrapped
 
 
 def text(lines: list[Any]) -> str:
@@ -19,6 +19,12 @@ def lost(at: float, model: Model | None = None) -> str:
     model.lost("No daemon answers on /x\n\nBecause\x1b.", 6, 10.0, 12.0)
     view = model.view(at)
     return text(disconnected(view, Frame(view), 80))
+
+
+def test_what_is_indented_goes_on_below_itself() -> None:
+    assert wrapped("  as that user    sudo -u root llmgate", 24) == ["  as that user    sudo", "    -u root llmgate"]
+    assert wrapped("one two three", 8) == ["one two", "three"]
+    assert wrapped("", 8) == [""]
 
 
 def test_the_error_with_the_next_attempt() -> None:

@@ -54,7 +54,7 @@ def test_those_that_ended(sample: Any, after: After) -> None:
 
 def test_events_newest_first(view: View, after: After) -> None:
     lines = drawn(view, after(view, "5"))
-    assert [line.split()[1] for line in lines[3:7]] == ["queued", "dispatched", "held", "QUEUE_FULL"]
+    assert [line.split()[1] for line in lines[3:7]] == ["queued", "dispatched", "down", "QUEUE_FULL"]
     assert lines[3].startswith("▸14:02:28")
 
 

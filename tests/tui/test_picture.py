@@ -34,13 +34,13 @@ def model(sample: Any) -> Model:
 
 def test_eighty_columns(model: Model) -> None:
     assert drawn(model, Look(80, 24, zone=UTC)) == [
-        " llmgate 0.1.0  ● live  up 3d 04:12  run 8/10  wait 4  QFULL 2  QTIME 0 14:02:31",
+        " llmgate 0.1.0  ● live  run 8/10  wait 4  full 2  timeout 0  failed 4   14:02:31",
         "────────────────────────────────────────────────────────────────────────────────",
-        "   UPSTREAM         STATE  SLOTS          WAIT/MAX  OLDEST  P50 W  P95 W  SERVED",
-        " ▸ ha-llm           full   ▰ 1/1              3/16    0:41   5.7s  38.0s   1,204",
-        "   reasoning        ok     ▰▰▰▰▰▰▰▱ 7/8       0/64       -   0.0s   2.1s   8,873",
-        "   ollama           idle   ▱ 0/1              0/32       -   0.0s   0.4s      52",
-        "   vllm-a100        DOWN   ▱▱▱▱▱▱▱▱ 0/8       1/64    1:10      -      -     310",
+        "   UPSTREAM       STATE    SLOTS          WAIT/MAX  OLDEST  P50 W  P95 W  SERVED",
+        " ▸ ha-llm         full     ▰ 1/1              3/16    0:41   5.7s  38.0s   1,204",
+        "   reasoning      ok       ▰▰▰▰▰▰▰▱ 7/8       0/64       -   0.0s   2.1s   8,873",
+        "   ollama         idle     ▱ 0/1              0/32       -   0.0s   0.4s      52",
+        "   vllm-a100      DOWN     ▱▱▱▱▱▱▱▱ 0/8       1/64    1:10      -      -     310",
         "── waiting on ha-llm ───────────────────────────────────────────────────────────",
         "     #  WAITED   ETA  MODEL                 CLIENT       SESSION   PURPOSE",
         "     1    0:41 ~0:12  qwen2.5:3b-instruct   dsh          a3f9..c1  compaction",
@@ -53,7 +53,7 @@ def test_eighty_columns(model: Model) -> None:
         "── events ──────────────────────────────────────────────────────────────────────",
         " 14:02:28 queued        ha-llm     depth 3  web  session-title",
         " 14:02:22 dispatched    ha-llm     after 5730ms  opencode  ses_..gY",
-        " 14:01:21 held          vllm-a100  was open",
+        " 14:01:21 down          vllm-a100  it takes no connection",
         " 14:01:02 QUEUE_FULL    ha-llm     depth 16",
         "",
         "────────────────────────────────────────────────────────────────────────────────",
@@ -64,7 +64,7 @@ def test_eighty_columns(model: Model) -> None:
 def test_more_columns_on_a_wide_screen(model: Model) -> None:
     lines = drawn(model, Look(120, 40, zone=UTC))
     assert lines[0].split()[4] == "unix:/run/llmgate/admin.sock"
-    titles = "UPSTREAM STATE SLOTS WAIT/MAX OLDEST P50 W P95 W TTFT RUN P50 RPS SERVED FAIL WAITING (5 min)"
+    titles = "UPSTREAM STATE SLOTS WAIT/MAX OLDEST P50 W P95 W TTFT RUN P50 RPS SERVED FAILED WAITING (5 min)"
     assert " ".join(lines[2].split()) == titles
     assert lines[8].split() == [
         "#",
@@ -86,10 +86,11 @@ def test_more_columns_on_a_wide_screen(model: Model) -> None:
     ("width", "figures"),
     [
         (60, "run 8/10  wait 4"),
-        (78, "run 8/10  wait 4  rejected 2  timeouts 0"),
-        (88, "up 3d 04:12  run 8/10  wait 4  rejected 2  timeouts 0"),
-        (120, "unix:/run/llmgate/admin.sock  up 3d 04:12  run 8/10  wait 4  rejected 2  timeouts 0"),
-        (140, "unix:/run/llmgate/admin.sock  up 3d 04:12  running 8/10  waiting 4  rejected 2  timeouts 0"),
+        (78, "run 8/10  wait 4  full 2  timeout 0  failed 4"),
+        (88, "up 3d  run 8/10  wait 4  full 2  timeout 0  failed 4"),
+        (100, "up 3d 04:12  run 8/10  wait 4  full 2  timeout 0  failed 4"),
+        (120, "unix:/run/llmgate/admin.sock  up 3d  run 8/10  wait 4  full 2  timeout 0  failed 4"),
+        (140, "unix:/run/llmgate/admin.sock  up 3d 04:12  running 8/10  waiting 4  full 2  timeout 0  failed 4"),
     ],
 )
 def test_the_header_says_it_as_clearly_as_there_is_room(model: Model, width: int, figures: str) -> None:
@@ -114,20 +115,50 @@ def test_one_line_each_on_a_tiny_screen(model: Model) -> None:
         " vllm-a100 0/8 wait 1 1m DOWN",
         "",
         "",
-        "",
+        " ? help  q quit",
     ]
     assert drawn(model, Look(80, 14)) == drawn(model, Look(59, 14))
+    assert drawn(model, Look(50, 5))[-1] == " vllm-a100 0/8 wait 1 1m DOWN", "no upstream gives way to it"
+    assert drawn(model, Look(50, 8, keys=False))[-1] == ""
 
 
 def test_a_tiny_screen_without_a_daemon(model: Model, sample: Any) -> None:
+    model.apply(sample.quiet(sample.NOW + 4_000), 5.0)
     model.lost(ERROR, 3, 5.0, 9.0)
-    lines = drawn(model, Look(40, 6))
+    lines = drawn(model, Look(40, 6), at=5.0)
     assert lines[:3] == [" llmgate ○ not connected", " No daemon answers on /run/x.sock", "▸ha-llm 1/1 wait 3 45s"]
     model.apply(sample.snapshot([]), 6.0)
     assert drawn(model, Look(40, 6))[1] == " no upstream yet"
 
 
-def test_disconnected_keeps_the_last_picture_greyed(model: Model) -> None:
+def test_a_tiny_screen_tells_of_an_error_what_it_has_room_for(model: Model) -> None:
+    model.lost(ERROR, 3, 2.0, 4.0)
+    assert drawn(model, Look(40, 9), at=2.0)[:4] == [
+        " llmgate ○ not connected",
+        " No daemon answers on /run/x.sock",
+        " The socket file does not exist.",
+        "   start it now          llmgate serve",
+    ]
+    assert drawn(model, Look(40, 9), at=2.0)[-1] == " ? help  q quit"
+    assert drawn(model, Look(40, 6), at=2.0)[2] == "▸ha-llm 1/1 wait 3 42s"
+
+
+def test_a_tiny_screen_of_a_daemon_that_stops(sample: Any) -> None:
+    model = Model()
+    model.apply(sample.snapshot([sample.upstream("a", state="drained")], state="stopping"), 1.0)
+    lines = drawn(model, Look(59, 14))
+    assert lines[:4] == [
+        " llmgate ● stopping",
+        " Stopping: no new request is taken, and it ends when the",
+        " last running one ends.",
+        "▸a 0/1 wait 0 drained",
+    ]
+    model.lost(ERROR, 1, 2.0, 3.0)
+    assert not any("Stopping" in line for line in drawn(model, Look(59, 14)))
+
+
+def test_disconnected_keeps_the_last_picture_greyed(model: Model, sample: Any) -> None:
+    model.apply(sample.quiet(sample.NOW + 10_000), 11.0)
     model.lost(ERROR, 6, 11.0, 13.0)
     view = model.view(11.0 + 33)
     lines = [plain(line) for line in picture(view, Look(80, 24, zone=UTC))]
@@ -135,10 +166,22 @@ def test_disconnected_keeps_the_last_picture_greyed(model: Model) -> None:
     assert "      No daemon answers on /run/x.sock" in lines
     seen = next(index for index, line in enumerate(lines) if "── last seen" in line)
     assert lines[seen].startswith("── last seen 14:02:41 (33 s ago) ──")
-    assert lines[seen + 2] == " ▸ ha-llm           full   ▰ 1/1              3/16    0:51   5.7s  38.0s   1,204"
+    assert lines[seen + 2] == " ▸ ha-llm         full     ▰ 1/1              3/16    0:51   5.7s  38.0s   1,204"
     styled = picture(view, Look(80, 24, zone=UTC))[seen + 1 : -2]
     assert {span.style for line in styled for span in line if span.text.strip()} == {"dim"}
     assert lines[-1].startswith(" r retry now ")
+
+
+def test_silence_is_told_and_greys_the_picture(model: Model) -> None:
+    lines = drawn(model, Look(80, 24, zone=UTC), at=6.0)
+    assert lines[0].startswith(" llmgate 0.1.0  ○ no answer for 5 s  run 8/10")
+    assert lines[0].endswith(" 14:02:36"), "it is as late as it is"
+    assert "  0:43 " in lines[3], "no age counts on after what may pass without a word"
+    styled = picture(model.view(6.0), Look(80, 24, zone=UTC))
+    assert {span.style for line in styled[2:-2] for span in line if span.text.strip()} == {"dim"}
+    assert lines[-1].startswith(" ↑↓ select  ⏎ open")
+    assert drawn(model, Look(59, 14), at=6.0)[0] == " llmgate ○ no answer for 5 s"
+    assert "▸ q-7f3a24  ○ no answer for 5 s" in drawn(model, Look(80, 24), at=6.0, detail="q-7f3a24")[0]
 
 
 def test_disconnected_from_the_start() -> None:
@@ -168,6 +211,32 @@ def test_no_traffic_until_the_first_request(model: Model, sample: Any) -> None:
     for fields in ({"served": 1}, {"failed": 1}, {"queue_full": 1}, {"queue_timeout": 1}, {"running": 1}):
         model.apply(sample.snapshot([sample.upstream("reasoning", **fields)]), 1.0)
         assert not any("OpenAI" in line for line in drawn(model, Look(80, 24)))
+
+
+def test_after_a_stop_the_picture_is_the_one_before_it(model: Model, sample: Any) -> None:
+    """While it stops everything drains, which tells nobody what had been going on."""
+    stopping = [sample.upstream("ha-llm", state="drained"), sample.upstream("vllm-a100", state="drained")]
+    model.apply(sample.snapshot(stopping, state="stopping"), 2.0)
+    assert [lane.upstream.state for lane in model.view(2.0).lanes] == ["drained", "drained"]
+    model.lost(ERROR, 1, 5.0, 7.0)
+    lines = drawn(model, Look(80, 24, zone=UTC), at=6.0)
+    (title,) = [line for line in lines if line.startswith("── last seen")]
+    assert title.startswith("── last seen 14:02:32 (4 s ago)")
+    assert [line.split()[:2] for line in lines if "/64" in line] == [["reasoning", "ok"], ["vllm-a100", "DOWN"]]
+    model.apply(sample.snapshot([sample.upstream("ha-llm", state="idle")]), 8.0)
+    model.lost(ERROR, 1, 9.0, 10.0)
+    assert [lane.upstream.state for lane in model.view(9.0).lanes] == ["idle"]
+
+
+@pytest.mark.parametrize("size", [(60, 15), (62, 18), (70, 16)])
+def test_a_small_screen_breaks_off_no_sentence_when_the_connection_is_lost(model: Model, size: tuple[int, int]) -> None:
+    told = [f"  way {number} ".ljust(24) + "llmgate --socket PATH " + "x" * 20 for number in range(9)]
+    model.lost("\n".join(["No daemon answers on /x", "", "Nobody listens.", "", *told, " " * 24 + "and more"]), 1, 5, 9)
+    lines = [line.strip() for line in drawn(model, Look(*size, zone=UTC), at=6.0)]
+    assert lines[2:5] == ["No daemon answers on /x", "Trying again in 3 s (attempt 2).", "Nobody listens."]
+    assert "seen" not in " ".join(lines)
+    begun = [line for line in lines if line.startswith("way")]
+    assert " ".join(lines).count("x" * 20) == len(begun) > 0
 
 
 def test_stopping(model: Model, sample: Any) -> None:
@@ -377,30 +446,33 @@ def busy(sample: Any) -> Model:
 class TestEveryScreen:
     """After a wanted change: pytest --snapshot-update; then read the difference."""
 
-    def shown(self, model: Model, size: tuple[int, int], keys: tuple[str, ...] = (), **state: Any) -> str:
+    def shown(self, model: Model, size: tuple[int, int], sample: Any, keys: tuple[str, ...] = (), **state: Any) -> str:
         view = model.view(1.0)
         known = settle(State(**state), view)
         for key in keys:
             known = settle(press(known, key, view, size[1]).state, view)
+        if view.link.state == "live":
+            model.apply(sample.quiet(sample.NOW + 33_000), 34.0)
         lines = picture(model.view(34.0), Look(*size, zone=UTC), settle(known, model.view(34.0)))
         return "\n".join(plain(line) for line in lines)
 
     @pytest.mark.parametrize("name", SCREENS)
-    def test_screen(self, busy: Model, size: tuple[int, int], name: str, snapshot: Any) -> None:
-        assert self.shown(busy, size, SCREENS[name]) == snapshot
+    def test_screen(self, busy: Model, size: tuple[int, int], sample: Any, name: str, snapshot: Any) -> None:
+        assert self.shown(busy, size, sample, SCREENS[name]) == snapshot
 
     @pytest.mark.parametrize(("name", "error"), [("not connected", LOST), ("no permission", DENIED)])
-    def test_lost(self, busy: Model, size: tuple[int, int], name: str, error: str, snapshot: Any) -> None:
+    def test_lost(self, busy: Model, size: tuple[int, int], sample: Any, name: str, error: str, snapshot: Any) -> None:
+        busy.apply(sample.quiet(sample.NOW + 30_000), 31.0)
         busy.lost(error, 6, 31.0, 36.0)
-        assert self.shown(busy, size) == snapshot
-        assert self.shown(busy, size, ("2", "w")) == snapshot(name="on a page")
+        assert self.shown(busy, size, sample) == snapshot
+        assert self.shown(busy, size, sample, ("2", "w")) == snapshot(name="on a page")
         fresh = Model()
         fresh.lost(error, 1, 31.0, 36.0)
-        assert self.shown(fresh, size) == snapshot(name="from the start")
+        assert self.shown(fresh, size, sample) == snapshot(name="from the start")
 
     def test_states(self, busy: Model, size: tuple[int, int], sample: Any, snapshot: Any) -> None:
-        assert self.shown(busy, size, read_only=True) == snapshot(name="read-only")
-        assert self.shown(Model(), size) == snapshot(name="connecting")
+        assert self.shown(busy, size, sample, read_only=True) == snapshot(name="read-only")
+        assert self.shown(Model(), size, sample) == snapshot(name="connecting")
         for name, item in {
             "no upstream": sample.snapshot([]),
             "no traffic": sample.snapshot(
@@ -408,11 +480,11 @@ class TestEveryScreen:
             ),
             "may only look": sample.snapshot([sample.upstream("a", served=1)], may_act=False),
             "newer": sample.snapshot([sample.upstream("a", served=1)], schema=7),
-            "stopping": sample.snapshot([sample.upstream("a", state="closed", running=1)], state="stopping"),
+            "stopping": sample.snapshot([sample.upstream("a", state="draining", running=1)], state="stopping"),
             "paused": sample.snapshot(
                 [sample.upstream("a", state="paused", waiting=1)], [sample.request("q-1", "a", arrived_ms=sample.NOW)]
             ),
         }.items():
             model = Model()
             model.apply(item, 1.0)
-            assert self.shown(model, size) == snapshot(name=name)
+            assert self.shown(model, size, sample) == snapshot(name=name)

@@ -15,7 +15,7 @@ from llmgate.tui.keys import KEYS
 from llmgate.tui.listing import listing, settle
 from llmgate.tui.model import Model, View
 from llmgate.tui.picture import picture
-from llmgate.tui.press import done, press
+from llmgate.tui.press import click, done, press
 from llmgate.tui.state import PANES, Message, Sort, State, Typing
 from llmgate.tui.step import Ask, Quit, Retry
 
@@ -248,3 +248,39 @@ def test_whatever_is_pressed_the_screen_is_filled_and_the_selection_is_there(key
     lines = picture(known, Look(80, 24), state)
     assert len(lines) == 24
     assert {width_of_line(line) for line in lines} == {80}
+
+
+class TestClicks:
+    def test_one_selects_and_another_one_opens(self, view: View, after: After) -> None:
+        state = click(after(view, "2"), ("waiting", "q-7f3a24"), view).state
+        assert (state.chosen["waiting"].id, state.chosen["waiting"].index, state.detail) == ("q-7f3a24", 1, "")
+        step = click(state, ("waiting", "q-7f3a24"), view)
+        assert (step.state.detail, step.effects) == ("q-7f3a24", (Ask("q-7f3a24"),))
+
+    def test_one_goes_to_its_part_of_the_overview(self, view: View, after: After) -> None:
+        state = click(after(view), ("waiting", "q-7f3a27"), view).state
+        assert (state.pane, state.chosen["overview.waiting"].id) == ("waiting", "q-7f3a27")
+        state = click(state, ("upstreams", "reasoning"), view).state
+        assert (state.pane, state.chosen["upstreams"].id) == ("upstreams", "reasoning")
+        assert click(state, ("upstreams", "reasoning"), view).state.pane == "waiting", "as Enter does"
+
+    def test_one_on_a_request_of_another_upstream_selects_that_as_well(self, view: View, after: After) -> None:
+        waits = view.lanes[3].waiting[0]
+        state = settle(click(after(view), ("waiting", waits.id), view).state, view)
+        assert (state.chosen["upstreams"].id, state.chosen["overview.waiting"].id) == ("vllm-a100", waits.id)
+
+    def test_a_double_click_opens_once(self, view: View, after: After) -> None:
+        state = click(after(view), ("upstreams", "ha-llm"), view).state
+        assert state.pane == "waiting"
+        assert click(state, ("upstreams", "ha-llm"), view, again=True).state == state
+
+    @pytest.mark.parametrize("keys", [("/",), ("p",), ("?",)])
+    def test_none_counts_while_something_else_is_asked_or_shown(
+        self, view: View, after: After, keys: tuple[str, ...]
+    ) -> None:
+        state = after(view, *keys)
+        assert click(state, ("upstreams", "reasoning"), view).state == state
+
+    def test_what_is_gone_is_not_selected(self, view: View, after: After) -> None:
+        state = after(view, "2")
+        assert click(state, ("waiting", "q-gone"), view).state.chosen["waiting"].id == "q-7f3a21"

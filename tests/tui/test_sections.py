@@ -138,7 +138,7 @@ class TestEvents:
     def test_newest_first(self, sample: Any) -> None:
         lines = texts(view(sample), Look(80, 24, zone=UTC), 20)
         at = next(index for index, line in enumerate(lines) if "events" in line)
-        assert [line.split()[1] for line in lines[at + 1 : at + 5]] == ["queued", "dispatched", "held", "QUEUE_FULL"]
+        assert [line.split()[1] for line in lines[at + 1 : at + 5]] == ["queued", "dispatched", "down", "QUEUE_FULL"]
 
     def test_narrow_and_wide(self, sample: Any) -> None:
         assert " 14:02:28 queued        ha-llm    depth 3" in self.lines(sample, 80)
@@ -150,27 +150,33 @@ class TestEvents:
         assert " 14:02:28 dreamt        ha-llm    dsh" in self.lines(sample, 80, text="dreamt", client="dsh")
 
     def test_texts_of_every_shape_and_a_bad_time(self, sample: Any) -> None:
-        assert " -        limits        ha-llm    changed: a=1 (was 2)" in self.lines(
-            sample, 80, text="limits changed: a=1 (was 2)", at="teatime"
+        assert " -        limits        ha-llm    a=1 (was 2)" in self.lines(
+            sample, 80, text="limits a=1 (was 2)", word="limits", at="teatime"
         )
         assert " 14:02:28 dreamt        ha-llm" in self.lines(sample, 80, kind="dreamt", text="dreamt")
 
     @pytest.mark.parametrize(
-        ("kind", "text", "line"),
+        ("word", "text", "line"),
         [
-            ("endpoint_changed", "is down: it broke", "endpoint      ha-llm    is down: it broke"),
-            ("alarm_raised", "stalled: requests wait", "alarm         ha-llm    stalled: requests wait"),
-            ("alarm_cleared", "stalled no more", "alarm         ha-llm    stalled no more"),
+            ("down", "down: it broke", "down          ha-llm    it broke"),
+            ("down", "down http://gpu2: it broke", "down          ha-llm    http://gpu2: it broke"),
+            ("down", "down", "down          ha-llm"),
+            ("requeued", "requeued, nothing of it was sent", "requeued      ha-llm    nothing of it was sent"),
+            ("alarm", "alarm stalled: requests wait", "alarm         ha-llm    stalled: requests wait"),
+            ("alarm", "alarm stalled no more", "alarm         ha-llm    stalled no more"),
         ],
     )
-    def test_what_is_wrong_is_told_as_a_sentence(self, sample: Any, kind: str, text: str, line: str) -> None:
-        assert f" 14:02:28 {line}" in self.lines(sample, 80, kind=kind, text=text)
+    def test_what_is_wrong_is_told_as_a_sentence(self, sample: Any, word: str, text: str, line: str) -> None:
+        assert f" 14:02:28 {line}" in self.lines(sample, 80, word=word, text=text)
 
-    def test_an_alarm_is_red(self, sample: Any) -> None:
-        told = [sample.event(5, kind, "a", "stalled it is") for kind in ("alarm_raised", "alarm_cleared")]
+    def test_an_alarm_and_a_server_that_is_down_are_red(self, sample: Any) -> None:
+        told = [
+            sample.event(5, kind, "a", f"{word} it is", word=word)
+            for kind, word in (("alarm_raised", "alarm"), ("alarm_cleared", "alarm"), ("endpoint_changed", "down"))
+        ]
         lines = sections(view(sample, sample.snapshot([sample.upstream("a")], [], told)), Look(80, 24, zone=UTC), 20)
-        styles = [span.style for line in lines for span in line if span.text.startswith("alarm")]
-        assert styles == ["", "bad"]
+        styles = [span.style for line in lines for span in line if span.text.startswith(("alarm", "down"))]
+        assert styles == ["bad", "", "bad"]
 
     def test_a_hostile_text(self, sample: Any) -> None:
         lines = self.lines(sample, 60, text="\x1b[2J\r\n " + "界" * 99)

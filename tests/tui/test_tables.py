@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmgate.adminapi import UpstreamView
-from llmgate.tui.cells import width_of
+from llmgate.tui.cells import Span, width_of
 from llmgate.tui.columns import Frame
 from llmgate.tui.model import Lane, Model
 from llmgate.tui.tables import (
@@ -94,14 +94,14 @@ class TestWaiting:
     def test_oldest(self, sample: Any, frame: Frame) -> None:
         assert oldest(Lane(upstream()), frame).text == "-"
         found = oldest(Lane(upstream(oldest_arrived_ms=sample.NOW - 41_000, queue_timeout_ms=50_000)), frame)
-        assert found == ("0:41", "bad")
+        assert found == Span("0:41", "bad")
 
     def test_a_waiter(self, sample: Any, frame: Frame) -> None:
         request = sample.request("q", "a", arrived_ms=sample.NOW - 41_000, deadline_ms=sample.NOW + 9_000)
-        assert waited(Waiter(1, request, upstream()), frame) == ("0:41", "bad")
+        assert waited(Waiter(1, request, upstream()), frame) == Span("0:41", "bad")
         assert left(Waiter(1, request, upstream()), frame).text == "0:09"
         patient = sample.request("q", "a", arrived_ms=sample.NOW - 41_000)
-        assert waited(Waiter(1, patient, upstream()), frame) == ("0:41", "")
+        assert waited(Waiter(1, patient, upstream()), frame) == Span("0:41")
         assert left(Waiter(1, patient, upstream()), frame).text == "-"
 
 

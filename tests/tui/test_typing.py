@@ -70,6 +70,11 @@ class TestCommands:
         assert self.enter(view, after, "ps", detail="q-1").state.detail == ""
         assert self.enter(view, after, "help").state.help == 0
         assert self.enter(view, after, "q").effects == (Quit(),)
+        assert "ha-llm" in self.enter(view, after, "doctor").state.why
+
+    def test_a_reload_is_done_unless_nothing_may_be_changed(self, view: View, after: After) -> None:
+        assert self.enter(view, after, "reload").effects == (Do((Action("reload", "settings"),)),)
+        assert self.enter(view, after, "reload", read_only=True).effects == ()
 
     def test_inspect(self, view: View, after: After) -> None:
         step = self.enter(view, after, "inspect q-7f3a21")

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.events import Key, MouseScrollDown, MouseScrollUp, Paste, Resize
+from textual.events import Click, Key, MouseScrollDown, MouseScrollUp, Paste, Resize
 from textual.screen import Screen
 
 from llmgate.adminapi import RequestDetail
@@ -20,7 +20,7 @@ from llmgate.tui.listing import settle
 from llmgate.tui.model import Model, View
 from llmgate.tui.picture import picture
 from llmgate.tui.state import State
-from llmgate.tui.step import Ask, Effect
+from llmgate.tui.step import Ask, Effect, Step
 from llmgate.tui.widgets.canvas import Canvas
 
 SHORTEST_GAP = 0.1
@@ -84,10 +84,19 @@ class Board(Screen[None], inherit_bindings=False):
         event.stop()
         self.press("wheeldown")
 
+    def on_click(self, event: Click) -> None:
+        event.stop()
+        row = self._canvas.row_at(event.screen_y)
+        if row is not None and event.button == 1:
+            self._take(lambda view: press.click(self.state, row, view, again=event.chain > 1))
+
     def press(self, key: str) -> None:
         """Folds one key into the state and draws it; then what it wants done is begun."""
+        self._take(lambda view: press.press(self.state, key, view, self.look.height))
+
+    def _take(self, fold: Callable[[View], Step]) -> None:
         view = self._model.view(self._clock())
-        step = press.press(self.state, key, view, self.look.height)
+        step = fold(view)
         self.state = step.state
         self._paint(view)
         for effect in step.effects:

@@ -5,7 +5,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from llmgate.tui.cells import Line
+from llmgate.tui.cells import Line, row_of
 from llmgate.tui.themes import style
 
 
@@ -26,6 +26,10 @@ class Canvas(Widget, can_focus=False):
         for y, (old, new) in enumerate(zip(before, lines, strict=True)):
             if old != new:
                 self.refresh(Region(0, y, self.size.width, 1))
+
+    def row_at(self, y: int) -> tuple[str, str] | None:
+        """Pane and id of the row that is drawn there."""
+        return row_of(self._lines[y]) if 0 <= y < len(self._lines) else None
 
     def render_line(self, y: int) -> Strip:
         line = self._lines[y] if y < len(self._lines) else []

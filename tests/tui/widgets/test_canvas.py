@@ -3,7 +3,7 @@
 from textual.app import App, ComposeResult
 from textual.geometry import Region
 
-from llmgate.tui.cells import Span
+from llmgate.tui.cells import Span, standing_for
 from llmgate.tui.themes import DEFAULT
 from llmgate.tui.widgets.canvas import Canvas
 
@@ -25,6 +25,12 @@ async def test_markup_and_wide_characters_are_shown_as_they_are() -> None:
         assert first.text == "[bold]x[/]界        "
         assert next(iter(first)).style == app.canvas.rich_style + DEFAULT["bad"]
         assert second.text == third.text == " " * 20
+
+
+async def test_what_a_line_stands_for_is_known() -> None:
+    canvas = Canvas()
+    canvas._lines = [[Span("title")], standing_for([Span("row")], "events", "7")]
+    assert [canvas.row_at(y) for y in (-1, 0, 1, 2)] == [None, None, ("events", "7"), None]
 
 
 async def test_only_changed_lines_are_drawn_again(monkeypatch) -> None:  # type: ignore[no-untyped-def]
