@@ -1,19 +1,18 @@
 """The typer app: global options, the commands, and how an error becomes a message and an exit status.
 
-Exit status: 0 fine; 1 failed; 2 usage; 3 the daemon is not running; 4 an upstream is down (`status --check`);
-for `serve` and `demo` those of sysexits.h: 69 port or socket in use, 77 permission, 78 settings.
+Exit status: 0 fine; 1 failed; 2 usage; 3 the daemon is not running; 4 an upstream is down (`status --check`); 5 timed
+out; 130 ctrl-c, as a shell counts it; for `serve`, `demo` and `simulate` those of sysexits.h: 69 port or socket in use,
+77 permission, 78 settings.
 """
 
-import contextlib
 import io
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
-from typer.core import TyperGroup
 
 from llmgate import __version__
 from llmgate.cli import (
@@ -37,35 +36,15 @@ from llmgate.cli import (
 )
 from llmgate.cli import config as config_commands
 from llmgate.cli.connect import command as connect
-from llmgate.cli.context import Context, drop_output, say, wants_color
-from llmgate.cli.hoist import hoist, is_quiet
+from llmgate.cli.context import Context, drop_output, wants_color
+from llmgate.cli.failure import complain_of_usage, tell
+from llmgate.cli.hoist import hoist, is_json, is_quiet
+from llmgate.cli.tree import Command, Commands
 from llmgate.errors import DaemonNotRunning, LlmgateError, SettingsError
 
 FAILED = 1
 NOT_RUNNING = 3
 BAD_SETTINGS = 78
-
-
-class Commands(TyperGroup):
-    """A reader of standard output that leaves early, as `head` does, ends a command in silence and with 0."""
-
-    def make_context(self, *args: Any, **named: Any) -> Any:
-        """Writes the help, if that is asked for."""
-        with _silence():
-            return super().make_context(*args, **named)
-
-    def invoke(self, ctx: Any) -> Any:
-        with _silence():
-            return super().invoke(ctx)
-
-
-@contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    try:
-        yield
-    except BrokenPipeError:
-        drop_output()
-        raise typer.Exit from None
 
 
 app = typer.Typer(
@@ -114,30 +93,30 @@ def global_options(
     ctx.obj = Context(socket=socket, config=config, json=json, quiet=quiet, verbose=verbose, color=color)
 
 
-app.command()(serve.serve)
-app.command()(demo.demo)
-app.command()(simulate.simulate)
-app.command()(status.status)
-app.command()(ps.ps)
-app.command()(top.top)
-app.command()(events.events)
-app.command()(request.inspect)
-app.command()(request.cancel)
-app.command()(request.move)
-app.command()(operate.pause)
-app.command()(operate.resume)
-app.command()(operate.drain)
-app.command("set")(operate.set_limits)
-app.command()(reload.reload)
-app.command()(wait.wait)
-app.command()(doctor.doctor)
-app.command()(metrics.metrics)
-app.command("try")(trial.try_)
-app.command()(connect.connect)
-app.command()(probe.probe)
+app.command(cls=Command)(serve.serve)
+app.command(cls=Command)(demo.demo)
+app.command(cls=Command)(simulate.simulate)
+app.command(cls=Command)(status.status)
+app.command(cls=Command)(ps.ps)
+app.command(cls=Command)(top.top)
+app.command(cls=Command)(events.events)
+app.command(cls=Command)(request.inspect)
+app.command(cls=Command)(request.cancel)
+app.command(cls=Command)(request.move)
+app.command(cls=Command)(operate.pause)
+app.command(cls=Command)(operate.resume)
+app.command(cls=Command)(operate.drain)
+app.command("set", cls=Command)(operate.set_limits)
+app.command(cls=Command)(reload.reload)
+app.command(cls=Command)(wait.wait)
+app.command(cls=Command)(doctor.doctor)
+app.command(cls=Command)(metrics.metrics)
+app.command("try", cls=Command)(trial.try_)
+app.command(cls=Command)(connect.connect)
+app.command(cls=Command)(probe.probe)
 app.add_typer(config_commands.app, name="config")
-app.command()(paths.paths)
-app.command()(completion.completion)
+app.command(cls=Command)(paths.paths)
+app.command(cls=Command)(completion.completion)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -146,19 +125,29 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-    given = sys.argv[1:] if arguments is None else arguments
     try:
-        app(args=hoist(given), prog_name="llmgate")
-    except LlmgateError as error:
-        if not (isinstance(error, DaemonNotRunning) and is_quiet(given)):
-            say(str(error))
-        sys.exit(exit_status(error))
+        status = _run(sys.argv[1:] if arguments is None else arguments)
     finally:
         try:
             sys.stdout.flush()
         except BrokenPipeError:
             drop_output()
-    sys.exit(0)
+    sys.exit(status)
+
+
+def _run(given: Sequence[str]) -> int:
+    """The exit status; what is wrong is told."""
+    try:
+        return app(args=hoist(given), prog_name="llmgate", standalone_mode=False) or 0
+    except LlmgateError as error:
+        if not (isinstance(error, DaemonNotRunning) and is_quiet(given)):
+            tell(error, as_json=is_json(given))
+        return exit_status(error)
+    except typer.TyperException as error:
+        complain_of_usage(error, as_json=is_json(given))
+        return error.exit_code
+    except typer.Abort:
+        return FAILED
 
 
 def open_standard_files() -> None:

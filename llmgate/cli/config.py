@@ -11,6 +11,8 @@ from llmgate.cli.config_import import import_settings
 from llmgate.cli.config_init import init
 from llmgate.cli.config_show import schema, show
 from llmgate.cli.context import context_of, print_json, print_lines, say
+from llmgate.cli.failure import sentence
+from llmgate.cli.tree import Command
 
 if TYPE_CHECKING:
     from llmgate.config.load import Loaded
@@ -24,10 +26,10 @@ def config() -> None:
     """Look at the settings, begin them, bring others' along."""
 
 
-app.command()(init)
+app.command(cls=Command)(init)
 
 
-@app.command()
+@app.command(cls=Command)
 def check(
     ctx: typer.Context,
     file: Annotated[Path | None, typer.Argument(metavar="FILE", hidden=True)] = None,
@@ -50,21 +52,21 @@ def check(
         if context.json:
             print_json({"valid": False, "errors": str(error).splitlines()})
         else:
-            say(str(error))
+            say(sentence(str(error)))
         raise typer.Exit(os.EX_CONFIG) from None
     if context.json:
         print_json(_plain(loaded))
     else:
         print_lines(_lines(loaded))
         for warning in (*loaded.warnings, *_errors(loaded)):
-            say(warning)
+            say(sentence(warning))
     if _errors(loaded):
         raise typer.Exit(os.EX_CONFIG)
 
 
-app.command()(show)
-app.command()(schema)
-app.command("import")(import_settings)
+app.command(cls=Command)(show)
+app.command(cls=Command)(schema)
+app.command("import", cls=Command)(import_settings)
 
 
 def _errors(loaded: "Loaded") -> list[str]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from llmgate.cli.context import context_of, print_json, print_lines, say
+from llmgate.cli.failure import sentence
 
 Keys = Mapping[tuple[str, ...], Any]
 
@@ -39,7 +40,7 @@ def show(
         return
     print_lines(_with_places(flat(settings), places) if origin else _as_file(settings))
     for warning in loaded.warnings if not context.quiet else ():
-        say(warning)
+        say(sentence(warning))
 
 
 def flat(settings: Mapping[str, Any]) -> Keys:

@@ -4,12 +4,14 @@ import os
 import socket as sockets
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 import typer
 
 from llmgate.cli.context import Context, context_of, print_json, print_lines
+from llmgate.cli.gates import CHAIN, gate_at, is_one_of
 from llmgate.cli.table import paint
 from llmgate.errors import DaemonNotRunning, LlmgateError, SettingsError
 
@@ -66,33 +68,49 @@ def _lines(findings: Iterable[Finding], context: Context) -> Iterator[str]:
 
 def examine(context: Context) -> Iterator[Finding]:
     """Everything, one after the other; what cannot be looked at is a finding, too."""
-    loaded: Loaded | None = None
     yield from installation(_owners())
-    try:
-        loaded = _load(context)
-        yield from _settings(loaded)
-    except SettingsError as error:
-        yield Finding("settings", "fail", str(error).splitlines()[0], "\n".join(str(error).splitlines()[1:]))
+    status: Status | None = None
+    trouble: LlmgateError | None = None
     try:
         status = context.client("doctor").status()
-    except DaemonNotRunning as error:
-        first, *rest = str(error).splitlines()
-        yield Finding("daemon", "fail", first, "\n".join(filter(None, rest)))
-        yield from _without_daemon(loaded)
-        return
     except LlmgateError as error:
-        first, *rest = str(error).splitlines()
-        yield Finding("daemon", "fail", first, "\n".join(filter(None, rest)))
-        return
-    yield from _daemon(status)
-    for view in status.upstreams:
-        yield from upstream(view, status.listen)
+        trouble = error
+    loaded: Loaded | None = None
+    if status is not None and status.config and not os.access(status.config, os.R_OK):
+        yield Finding("settings", "ok", f"{status.config}, which only others may read: not looked at")
+    else:
+        try:
+            loaded = _load(context, status)
+            yield from _settings(loaded, status)
+        except SettingsError as error:
+            yield _trouble("settings", error) if status is None else _unlike(error)
+    if status is not None:
+        yield from _daemon(status)
+        for view in status.upstreams:
+            yield from upstream(view, status.listen)
+    elif trouble is not None and not isinstance(trouble, SettingsError):
+        yield _trouble("daemon", trouble)
+        if isinstance(trouble, DaemonNotRunning):
+            yield from _without_daemon(loaded)
 
 
-def _load(context: Context) -> "Loaded":
+def _trouble(what: str, error: LlmgateError) -> Finding:
+    first, *rest = str(error).removeprefix("llmgate: ").splitlines()
+    return Finding(what, "fail", first, "\n".join(filter(None, rest)))
+
+
+def _unlike(error: SettingsError) -> Finding:
+    """The daemon has read them, in its own environment; they may have been changed since."""
+    advice = "the daemon goes on with what it has read; a variable or a key file that only it can see is no mistake"
+    return Finding("settings", "warn", str(error).removeprefix("llmgate: "), advice)
+
+
+def _load(context: Context, status: "Status | None") -> "Loaded":
+    """Those that are named, else the file that the running daemon reads, else what `serve` would find."""
     from llmgate.config.load import load
 
-    return load(context.config, environ=os.environ)
+    running = Path(status.config) if status is not None and status.config else None
+    return load(context.config or running, environ=os.environ)
 
 
 def _owners() -> list[str]:
@@ -112,8 +130,10 @@ def installation(owners: list[str]) -> Iterator[Finding]:
         )
 
 
-def _settings(loaded: "Loaded") -> Iterator[Finding]:
+def _settings(loaded: "Loaded", status: "Status | None") -> Iterator[Finding]:
     where = str(loaded.path) if loaded.path else "no file: defaults and environment"
+    if status is not None and not status.config:
+        where = "the daemon reads no file: its command line, defaults and environment"
     yield Finding("settings", "ok", where)
     for warning in loaded.warnings:
         yield Finding("settings", "warn", warning.removeprefix("llmgate: "))
@@ -163,14 +183,14 @@ def _here(host: str | None) -> str:
 def upstream(view: "UpstreamView", listen: list[str]) -> Iterator[Finding]:
     """What the daemon knows of one of its upstreams."""
     what = f"upstream {view.name}"
-    loops = [url for url in _urls(view) if _is_one_of(url, listen)]
+    loops = [url for url in _urls(view) if is_one_of(url, listen)]
     if loops:
         text = f"{loops[0]} is where llmgate itself listens: every request would go round in a circle"
         yield Finding(what, "fail", text, f"set upstreams.{view.name}.url to the address of the server behind")
     if view.state == "down":
         advice = f"start the server, or look at its address: llmgate probe {view.url}"
         yield Finding(what, "fail", f"down: {view.detail or 'it takes no request'}", advice)
-    elif view.state in ("paused", "closed"):
+    elif view.state in ("paused", "draining", "drained"):
         yield Finding(what, "warn", f"{view.state} by an operator", f"end that with: llmgate resume {view.name}")
     elif not loops and not view.alarms and not view.detail:
         yield Finding(what, "ok", f"{view.state}, {view.running}/{view.max_concurrent or '-'} slots, {view.url}")
@@ -178,22 +198,17 @@ def upstream(view: "UpstreamView", listen: list[str]) -> Iterator[Finding]:
         yield Finding(what, "warn", view.detail)
     for alarm in view.alarms:
         yield Finding(what, "warn", alarm)
+    for url in _urls(view) if view.state != "down" else ():
+        if url not in loops and gate_at(url) is not None:
+            yield _chain(what, url)
+
+
+def _chain(what: str, url: str) -> Finding:
+    return Finding(what, "warn", f"{url} is an llmgate: that makes {CHAIN}", "take the servers behind it instead")
 
 
 def _urls(view: "UpstreamView") -> list[str]:
     return [view.url, *(endpoint.name for endpoint in view.endpoints if "://" in endpoint.name)]
-
-
-def _is_one_of(url: str, listen: list[str]) -> bool:
-    """Whether a connection to `url` ends at one of our own addresses, by port and by name of this machine."""
-    wanted = urlsplit(url)
-    local = {"localhost", "127.0.0.1", "::1", "0.0.0.0", "::", sockets.gethostname()}  # noqa: S104
-    for address in listen:
-        own = urlsplit(address)
-        same_host = wanted.hostname == own.hostname or (wanted.hostname in local and own.hostname in local)
-        if own.port is not None and wanted.port == own.port and same_host:
-            return True
-    return False
 
 
 def _without_daemon(loaded: "Loaded | None") -> Iterator[Finding]:
@@ -223,6 +238,8 @@ def _server(name: str, url: str, max_concurrent: int | str) -> Finding:
         return Finding(what, "fail", explain(url, error).removeprefix("llmgate: "))
     except LlmgateError as error:
         return Finding(what, "warn", str(error).removeprefix("llmgate: "))
+    if told.gate is not None:
+        return _chain(what, url)
     if isinstance(max_concurrent, int) and told.slots is not None and told.slots < max_concurrent:
         text = f"{url} has {told.slots} slots, fewer than max_concurrent = {max_concurrent}"
         return Finding(what, "warn", text, "what is above waits inside of the server, where nobody sees it")

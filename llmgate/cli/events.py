@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from llmgate.cli.context import Context, context_of, print_json, print_lines
+from llmgate.cli.names import unknown_upstream
 from llmgate.cli.numbers import whole
 
 if TYPE_CHECKING:
@@ -58,10 +59,7 @@ def events(
 
     context = context_of(ctx)
     chosen = Chosen(upstream, since, None if since else lines, every=every or context.json)
-    try:
-        asyncio.run(_follow(context.client("events"), chosen, context, follow=follow))
-    except KeyboardInterrupt:
-        raise typer.Exit from None
+    asyncio.run(_follow(context.client("events"), chosen, context, follow=follow))
 
 
 class Chosen:
@@ -76,6 +74,12 @@ class Chosen:
     def shows(self, event: "EventView") -> bool:
         return (self._every or bool(event.text)) and self._upstream in (None, event.upstream)
 
+    def check(self, item: "FeedItem") -> None:
+        """AdminRefusal where the snapshot has never heard of the upstream; one that a reload took away may be known."""
+        known = [view.name for view in item.status.upstreams] if item.status is not None else []
+        if self._upstream not in (None, *known, *(event.upstream for event in item.events)):
+            raise unknown_upstream(str(self._upstream), known)
+
     def earlier(self, item: "FeedItem") -> Iterator["EventView"]:
         """Of a snapshot."""
         fits = (event for event in item.events if self.shows(event) and self._is_late(event))
@@ -89,6 +93,7 @@ async def _follow(client: "AdminClient", chosen: Chosen, context: Context, *, fo
     async with client.watch() as items:
         async for item in items:
             if item.type == "snapshot":
+                chosen.check(item)
                 for event in chosen.earlier(item):
                     _show(event, context)
                 if not follow:
@@ -112,6 +117,6 @@ def line(event: "EventView") -> str:
 
     moment = datetime.fromisoformat(event.at).astimezone()
     who = " ".join(filter(None, [event.client, shorten(event.session, 14), event.purpose]))
-    text = event.text or event.kind.replace("_", " ") + (f" ({event.outcome})" if event.outcome else "")
+    text = event.text or event.word or event.kind.replace("_", " ")
     parts = [f"{moment:%H:%M:%S}", event.upstream, text, f"({who})" if who else "", event.request_id]
     return clean(" ".join(filter(None, parts)))

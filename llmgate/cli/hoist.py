@@ -26,8 +26,17 @@ def hoist(arguments: Sequence[str]) -> list[str]:
 
 def is_quiet(arguments: Sequence[str]) -> bool:
     """Whether the global option --quiet is among them."""
+    return _has(arguments, ("-q", "--quiet"))
+
+
+def is_json(arguments: Sequence[str]) -> bool:
+    """Whether the global option --json is among them."""
+    return _has(arguments, ("--json",))
+
+
+def _has(arguments: Sequence[str], names: Sequence[str]) -> bool:
     before = itertools.takewhile(lambda argument: argument != "--", arguments)
-    return any(argument in ("-q", "--quiet") for argument in before)
+    return any(argument in names for argument in before)
 
 
 def _next(pending: Iterator[str]) -> list[str]:

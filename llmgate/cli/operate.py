@@ -8,7 +8,8 @@ import typer
 
 from llmgate.cli.context import Context, context_of, print_json, print_lines
 from llmgate.cli.patience import TIMED_OUT, Patience, seconds
-from llmgate.errors import AdminError
+from llmgate.cli.status import not_free
+from llmgate.errors import AdminError, DaemonSilent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 UpstreamArgument = Annotated[str, typer.Argument(metavar="UPSTREAM", hidden=True)]
 
 POLL_SECONDS = 0.2
-LIMITS = ("max_concurrent", "max_queued", "queue_timeout")
-NOTHING = ("none", "null", "unlimited")
 
 
 def pause(ctx: typer.Context, upstream: UpstreamArgument) -> None:
@@ -62,19 +61,24 @@ def drain(
     Example:
       llmgate drain reasoning --wait && systemctl restart llama-server
     """
+    from msgspec import structs
+
     if not wait:
         _change(ctx, upstream, "drain")
         return
     context, patience = context_of(ctx), Patience(timeout)
     client = context.client("drain")
-    answer = client.drain(upstream)
-    while _in_hand(answer.upstream):
-        if patience.is_over():
-            _show(answer, context)
-            raise typer.Exit(TIMED_OUT)
+    answer = begun = client.within(patience.left()).drain(upstream)
+    while _in_hand(answer.upstream) and not patience.is_over():
         time.sleep(POLL_SECONDS)
-        answer = client.upstream(upstream)
-    _show(answer, context)
+        try:
+            answer = client.within(patience.left()).upstream(upstream)
+        except DaemonSilent:
+            if not patience.is_over():
+                raise
+    _show(structs.replace(answer, changed=begun.changed), context)
+    if _in_hand(answer.upstream):
+        raise typer.Exit(TIMED_OUT)
 
 
 def _change(ctx: typer.Context, upstream: str, how: str) -> None:
@@ -99,7 +103,7 @@ def _show(answer: "UpstreamAnswer", context: Context) -> None:
 
 def _sentence(view: "UpstreamView") -> str:
     """ "reasoning is paused: 1 runs, 3 wait"."""
-    draining = f", {view.draining} draining" if view.draining else ""
+    draining = f", {not_free(view.draining)}" if view.draining else ""
     return f"{view.name} is {view.state}: {view.running} running, {view.waiting} waiting{draining}"
 
 
@@ -116,38 +120,33 @@ def set_limits(
     """Change limits of UPSTREAM while it runs.
 
     Several LIMIT=VALUE may follow. LIMIT is max_concurrent, max_queued (none = no limit) or queue_timeout (30s, 5m;
-    none = for ever). They hold until the next start or reload, unless --persist writes them down.
+    none = for ever). They hold until the next start, or until the settings file has another value at a reload;
+    --persist writes them down.
 
     \b
     Example:
       llmgate set reasoning max_concurrent=2 queue_timeout=10m
     """
+    from llmgate.adminclient.limits import write_limits
+
     context = context_of(ctx)
     wanted = dict(_limit(each) for each in limits)
     client = context.client("set")
     file = _settings_file(client) if persist else None
     answer = client.set_limits(upstream, **wanted)
     if file is not None:
-        _persist(file, upstream, wanted)
+        write_limits(file, upstream, wanted)
     _show_limits(answer, context, file)
 
 
 def _limit(text: str) -> tuple[str, float | None]:
-    from llmgate.config.units import BadValue, parse_duration
+    from llmgate.adminclient.limits import parse_limit
+    from llmgate.config.units import BadValue
 
-    name, equals, value = text.partition("=")
-    if not equals or name not in LIMITS:
-        raise typer.BadParameter(f"{text}: must be LIMIT=VALUE, and LIMIT one of {', '.join(LIMITS)}")
-    if name != "max_concurrent" and value.lower() in NOTHING:
-        return name, None
-    if name == "queue_timeout":
-        try:
-            return name, parse_duration(value) or None
-        except BadValue as error:
-            raise typer.BadParameter(f"{name} {error}") from None
-    if not (value.isascii() and value.isdigit()):
-        raise typer.BadParameter(f"{name} must be a whole number, 0 or more")
-    return name, int(value)
+    try:
+        return parse_limit(text)
+    except BadValue as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def _settings_file(client: "AdminClient") -> Path:
@@ -159,18 +158,9 @@ def _settings_file(client: "AdminClient") -> Path:
     return Path(file)
 
 
-def _persist(file: Path, upstream: str, limits: dict[str, Any]) -> None:
-    from llmgate.config.edit import set_values
-    from llmgate.config.units import format_duration
-
-    written: dict[str, Any] = {}
-    for name, value in limits.items():
-        written[name] = format_duration(value) if name == "queue_timeout" and value is not None else value
-    set_values(file, ("upstreams", upstream), written)
-
-
 def _show_limits(answer: "LimitsAnswer", context: Context, file: Path | None) -> None:
     from llmgate.adminapi import as_plain
+    from llmgate.adminclient.limits import LIMITS
 
     if context.json:
         print_json(as_plain(answer) | {"written_to": str(file or "")})
@@ -182,9 +172,6 @@ def _show_limits(answer: "LimitsAnswer", context: Context, file: Path | None) ->
 
 
 def _value(limits: Any, name: str) -> str:
-    from llmgate.config.units import format_duration
+    from llmgate.adminclient.limits import limit_text
 
-    value = getattr(limits, name)
-    if value is None:
-        return "none"
-    return format_duration(value) if name == "queue_timeout" else str(value)
+    return limit_text(name, getattr(limits, name))

@@ -23,5 +23,9 @@ class Patience:
     def __init__(self, limit: float | None) -> None:
         self._until = None if limit is None else time.monotonic() + limit
 
+    def left(self) -> float | None:
+        """Seconds; None = without end."""
+        return None if self._until is None else max(0.0, self._until - time.monotonic())
+
     def is_over(self) -> bool:
         return self._until is not None and time.monotonic() >= self._until

@@ -15,6 +15,7 @@ from llmgate.errors import GateError, LlmgateError
 
 if TYPE_CHECKING:
     from llmgate.protocols.model_card import ModelCard
+    from llmgate.upstreams.answer import Timeouts
     from llmgate.upstreams.probe import Probe
     from llmgate.upstreams.upstream import Upstream
 
@@ -26,18 +27,23 @@ KINDS: Mapping[str, tuple[str, str]] = {
 }
 """A name for the upstream, and what to call the server."""
 
+GATE = "an llmgate"
 _NO_KEY = (401, 403)
 
 
 @dataclass(frozen=True)
 class Told:
-    """What the server told of itself. `slots`: None = it does not tell; `messages`: whether it speaks /v1/messages."""
+    """What the server told of itself. `slots`: None = it does not tell; `messages`: whether it speaks /v1/messages.
+
+    `gate`: the version of an llmgate, None of anything else.
+    """
 
     url: str
     kind: str
     slots: int | None
     messages: bool | None
     models: tuple["ModelCard", ...]
+    gate: str | None = None
 
 
 def _url(text: str) -> str:
@@ -100,6 +106,7 @@ async def ask(url: str, key: str) -> Told:
 
 async def _told(url: str, upstream: "Upstream") -> Told:
     """LlmgateError where the server wants a key, or is none of a language model."""
+    from llmgate.cli.gates import version_in
     from llmgate.protocols.model_card import read_models
     from llmgate.upstreams.answer import Timeouts
     from llmgate.upstreams.probe import Probe
@@ -107,8 +114,9 @@ async def _told(url: str, upstream: "Upstream") -> Told:
     timeouts = Timeouts(connect=5.0, first_byte=10.0, idle=10.0, total=20.0)
     status, body = await upstream.ask(b"/v1/models", timeouts=timeouts, limit=4 << 20)
     if status in _NO_KEY:
+        what = "asks for a key" if version_in(body) is None else f"is {GATE}, and asks for a key"
         raise LlmgateError(
-            f"llmgate: {url} asks for a key (status {status}); put it into a variable and name that: --key-env NAME"
+            f"llmgate: {url} {what} (status {status}); put it into a variable and name that: --key-env NAME"
         )
     asking = Probe(upstream)
     upstream.speech.kind = await asking.kind()
@@ -120,7 +128,17 @@ async def _told(url: str, upstream: "Upstream") -> Told:
         )
     slots = await _slots(asking)
     cards = await asking.cards(upstream.speech.kind, {})
-    return Told(url, upstream.speech.kind, slots, messages, tuple(cards.values()))
+    gate = await _gate(upstream, timeouts)
+    return Told(url, upstream.speech.kind, slots, messages, tuple(cards.values()), gate)
+
+
+async def _gate(upstream: "Upstream", timeouts: "Timeouts") -> str | None:
+    from llmgate.cli.gates import version_in
+
+    try:
+        return version_in((await upstream.ask(b"/api/version", timeouts=timeouts, limit=1 << 20))[1])
+    except GateError:
+        return None
 
 
 async def _slots(asking: "Probe") -> int | None:
@@ -157,8 +175,8 @@ def _bare(error: GateError) -> str:
 
 
 def settings(told: Told, key_env: str = "") -> dict[str, Any]:
-    """The keys of the upstream, as they are written."""
-    found: dict[str, Any] = {"url": told.url, "max_concurrent": told.slots or 1}
+    """The keys of the upstream, as they are written. In front of another gate the queue is left to that one."""
+    found: dict[str, Any] = {"url": told.url, "max_concurrent": 0 if told.gate is not None else told.slots or 1}
     if told.kind in KINDS:
         found["kind"] = told.kind
     names = [card.name for card in told.models if _is_model(card.name)]
@@ -178,6 +196,8 @@ def _is_model(name: str) -> bool:
 
 
 def _name(told: Told) -> str:
+    if told.gate is not None:
+        return "gate"
     return KINDS[told.kind][0] if told.kind in KINDS else "server"
 
 
@@ -188,11 +208,10 @@ def _describe(told: Told) -> str:
 
 
 def _plain(told: Told, key_env: str) -> dict[str, Any]:
-    from llmgate.config.toml import dump
-
     return {
         "url": told.url,
-        "kind": told.kind,
+        "kind": told.kind if told.gate is None else "llmgate",
+        "version": told.gate or None,
         "slots": told.slots,
         "messages": told.messages,
         "models": [
@@ -204,24 +223,41 @@ def _plain(told: Told, key_env: str) -> dict[str, Any]:
             }
             for card in told.models
         ],
-        "toml": dump({"upstreams": {_name(told): settings(told, key_env)}}),
+        "toml": "".join(f"{line}\n" for line in _table(told, key_env)),
     }
+
+
+def _table(told: Told, key_env: str) -> Iterator[str]:
+    """The settings. A gate's are comments: what is printed may go into its own file, and it would ask itself."""
+    from llmgate.config.toml import dump
+
+    mark = "" if told.gate is None else "# "
+    yield from (f"{mark}{line}" for line in dump({"upstreams": {_name(told): settings(told, key_env)}}).splitlines())
 
 
 def _lines(told: Told, key_env: str) -> Iterator[str]:
     """A piece of a settings file: what is no setting is a comment."""
-    from llmgate.config.toml import dump
     from llmgate.tui.cells import clean
 
-    slots = "it does not tell its slots" if told.slots is None else f"{told.slots} slot{'' if told.slots == 1 else 's'}"
-    yield f"# {told.url} is {_describe(told)}; {slots}."
+    yield _of_server(told) if told.gate is None else f"# {told.url} is {GATE}, and no server itself. Behind it:"
     for card in told.models:
         known = [f"context {card.context_window}"] if card.context_window else []
         known += ["loaded"] if card.loaded else []
         yield f"# model {clean(card.name)}" + (f": {', '.join(known)}" if known else "")
-    yield from dump({"upstreams": {_name(told): settings(told, key_env)}}).splitlines()
+    yield from _table(told, key_env)
+
+
+def _of_server(told: Told) -> str:
+    slots = "it does not tell its slots" if told.slots is None else f"{told.slots} slot{'' if told.slots == 1 else 's'}"
+    return f"# {told.url} is {_describe(told)}; {slots}."
 
 
 def _hint(told: Told, context: Context) -> None:
-    if told.slots is None and not (context.json or context.quiet):
+    if context.json or context.quiet:
+        return
+    if told.gate is not None:
+        from llmgate.cli.gates import CHAIN
+
+        say(f"llmgate: that is {GATE}: as an upstream it makes {CHAIN}. Take the servers behind it instead")
+    elif told.slots is None:
         say("llmgate: max_concurrent = 1, since the server does not tell how much it runs at once: put the number in")

@@ -1,6 +1,6 @@
 """`llmgate ps`: one line a request, those that wait first, in the order in which they will run."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +12,7 @@ from llmgate.cli.table import Cell, Row, fitted, lapse, table
 if TYPE_CHECKING:
     from llmgate.adminapi import Requests, RequestView
     from llmgate.adminclient import AdminClient
+    from llmgate.adminclient.calls import Filters
 
 HEADER = ("POS", "ID", "UPSTREAM", "STATE", "WAITED", "RUN", "MODEL", "CLIENT", "SESSION", "PURPOSE", "API", "OUT")
 STATE_STYLES = {"waiting": "full", "running": "ok", "draining": "full", "done": "dim"}
@@ -43,6 +44,9 @@ def ps(
     ctx: typer.Context,
     show_all: Annotated[bool, typer.Option("--all", "-a", help="Also those that ended lately.")] = False,
     upstream: Annotated[str | None, typer.Option(help="Only those of this upstream.", metavar="NAME")] = None,
+    model: Annotated[str | None, typer.Option(help="Only those for this model.", metavar="MODEL")] = None,
+    client: Annotated[str | None, typer.Option(help="Only those of this client program.", metavar="CLIENT")] = None,
+    session: Annotated[str | None, typer.Option(help="Only those whose session begins so.", metavar="SESSION")] = None,
     state: Annotated[
         State | None,
         typer.Option(
@@ -55,26 +59,32 @@ def ps(
     \b
     Examples:
       llmgate ps --upstream reasoning --state waiting
+      llmgate ps --client claude-cli --session a3f9
       llmgate ps --all --json | jq '.requests[].outcome'
     """
     from llmgate.adminapi import as_plain
 
     context = context_of(ctx)
-    found = _fetch(context.client("ps"), show_all, upstream, state)
+    filters: Filters = {"upstream": upstream, "model": model, "client": client, "session": session}
+    asked = context.client("ps")
+    found = _fetch(asked, show_all, filters, state)
     if context.json:
         print_json(as_plain(found))
     elif found.requests or not context.quiet:
-        shown = fitted([HEADER, *rows(found.requests, found.now_ms)], terminal_width(), STEPS)
+        where = _places(asked, filters, found.requests)
+        shown = fitted([HEADER, *rows(found.requests, found.now_ms, where)], terminal_width(), STEPS)
         print_lines(table(shown[0], shown[1:], color=context.color))
 
 
-def _fetch(client: "AdminClient", show_all: bool, upstream: str | None, state: State | None) -> "Requests":
+def _fetch(client: "AdminClient", show_all: bool, filters: "Filters", state: State | None) -> "Requests":
     import msgspec
 
-    found = client.requests(state=state.value if state else None, upstream=upstream)
+    wanted: Filters = {"state": state.value if state else None, **filters}
+    found = client.requests(**wanted)
     requests = {request.id: request for request in found.requests}
     if show_all and state is None:
-        ended = client.requests(state=State.DONE.value, upstream=upstream)
+        wanted = {"state": State.DONE.value, **filters}
+        ended = client.requests(**wanted)
         requests = {request.id: request for request in ended.requests} | requests
     elif state is None:
         requests = {key: request for key, request in requests.items() if request.state != State.DONE}
@@ -94,17 +104,27 @@ def _rank(request: "RequestView") -> tuple[int, str, int]:
     return 1, request.upstream, request.dispatched_ms or 0
 
 
-def rows(requests: Sequence["RequestView"], now_ms: int) -> list[Row]:
-    """A row for each request, which are in order; a position counts the waiting ones of its upstream."""
+def _places(client: "AdminClient", filters: "Filters", shown: Sequence["RequestView"]) -> dict[str, int]:
+    """The positions of those that wait, by id: those that a filter hides count, too."""
+    if any(filters.get(name) is not None for name in ("model", "client", "session")):
+        line = client.requests(state=State.WAITING.value, upstream=filters.get("upstream")).requests
+        return places(in_order(line))
+    return places(shown)
+
+
+def places(requests: Iterable["RequestView"]) -> dict[str, int]:
+    """Of requests in order: a position counts the waiting ones of its upstream."""
     waiting: dict[str, int] = {}
-    made = []
+    found = {}
     for request in requests:
-        position = "-"
         if request.state == State.WAITING:
-            waiting[request.upstream] = waiting.get(request.upstream, 0) + 1
-            position = str(waiting[request.upstream])
-        made.append(_row(request, now_ms, position))
-    return made
+            found[request.id] = waiting[request.upstream] = waiting.get(request.upstream, 0) + 1
+    return found
+
+
+def rows(requests: Sequence["RequestView"], now_ms: int, places: Mapping[str, int]) -> list[Row]:
+    """A row for each request, with its position where it has one."""
+    return [_row(request, now_ms, str(places.get(request.id, "-"))) for request in requests]
 
 
 def _row(request: "RequestView", now_ms: int, position: str) -> Row:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from llmgate.cli.context import context_of, print_json, print_lines, say
+from llmgate.cli.failure import sentence
 
 if TYPE_CHECKING:
     from llmgate.adminapi import ConfigChange, Reloaded
@@ -29,9 +30,9 @@ def reload(ctx: typer.Context) -> None:
         print_json(as_plain(reloaded))
     else:
         for warning in reloaded.warnings:
-            say(warning)
+            say(sentence(warning))
         if reloaded.error:
-            say(f"{reloaded.error}\nllmgate: the old settings stay in force")
+            say(f"{sentence(reloaded.error)}\nllmgate: the old settings stay in force")
         elif not context.quiet:
             print_lines(_lines(reloaded))
     if reloaded.error:

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from llmgate.cli.context import Context, context_of, print_json, print_lines, say
+from llmgate.cli.context import Context, context_of, print_json, print_lines
+from llmgate.cli.failure import tell
 from llmgate.cli.table import lapse, table
-from llmgate.errors import AdminError, AdminRefusal
+from llmgate.errors import AdminRefusal
 
 if TYPE_CHECKING:
-    from llmgate.adminapi import RequestDetail, RequestView
+    from llmgate.adminapi import RequestDetail, RequestView, Step
     from llmgate.adminclient import AdminClient
 
 MOST_NAMED = 5
@@ -53,9 +54,10 @@ def cancel(ctx: typer.Context, requests: Annotated[list[str], typer.Argument(met
         try:
             details.append(client.cancel(_find(client, each)))
         except AdminRefusal as error:
-            say(str(error))
+            tell(error, as_json=context.json)
             failed = True
-    _show(details, context, "cancelled")
+    if details or not failed:
+        _show(details, context, "cancelled")
     if failed:
         raise typer.Exit(1)
 
@@ -88,14 +90,15 @@ def _show(details: Sequence["RequestDetail"], context: Context, what: str) -> No
 
 
 def _find(client: "AdminClient", text: str) -> str:
-    """The whole id of a request that is kept; AdminError where several begin so."""
+    """The whole id of a request that is kept; AdminRefusal where several begin so."""
     known = [request.id for request in client.requests(state="all").requests]
     if text in known:
         return text
     found = [each for each in known if text and each.startswith(text)]
     if len(found) > 1:
         more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
-        raise AdminError(f"llmgate: {text} is the beginning of {', '.join(found[:MOST_NAMED])}{more}: say more of it")
+        said = f"{text} is the beginning of {', '.join(found[:MOST_NAMED])}{more}: say more of it"
+        raise AdminRefusal(f"llmgate: {said}", "AMBIGUOUS")
     return found[0] if found else text
 
 
@@ -110,12 +113,21 @@ def _lines(detail: "RequestDetail", context: Context) -> Iterator[str]:
         yield ""
         yield from table(
             ("AFTER", "WHAT", ""),
-            [(lapse(step.offset_ms), step.kind.replace("_", " "), step.text) for step in detail.journey],
+            [_step(step) for step in detail.journey],
             color=context.color,
         )
     if detail.of_session:
         yield ""
         yield from table(("OTHERS OF ITS SESSION", "STATE", "WAITED", "RAN", "OUT"), _others(detail))
+
+
+def _step(step: "Step") -> tuple[str, str, str]:
+    """After how long, what, and what more there is to say of it."""
+    where = f"position {step.position}" if step.position is not None else ""
+    if step.kind == "position" and where:
+        return lapse(step.offset_ms), where, step.text
+    word = step.word or step.kind.replace("_", " ")
+    return lapse(step.offset_ms), word, ", ".join(filter(None, [step.text.removeprefix(word).lstrip(" :,"), where]))
 
 
 def _facts(detail: "RequestDetail") -> Iterator[tuple[str, str]]:
@@ -124,9 +136,12 @@ def _facts(detail: "RequestDetail") -> Iterator[tuple[str, str]]:
     yield "state", _state(detail)
     yield "upstream", " ".join(filter(None, [view.upstream, view.endpoint]))
     yield "model", view.model
-    yield "api", f"POST {view.path}, {'a stream' if view.stream else 'not a stream'}"
-    yield "client", f"{view.client or '-'} from {view.peer or '-'}"
-    for name in ("session", "purpose", "key"):
+    told = f", {view.queue_frames} queue frames sent" if view.queue_frames else ""
+    yield "api", f"POST {view.path}, {'a stream' if view.stream else 'not a stream'}{told}"
+    yield "client", f"{' '.join(filter(None, [view.client or '-', view.client_version]))} from {view.peer or '-'}"
+    if view.session:
+        yield "session", view.session + (f" ({view.session_from})" if view.session_from else "")
+    for name in ("purpose", "key"):
         if value := getattr(view, name):
             yield name, value
     yield "arrived", view.arrived_at

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from llmgate.cli.context import Context, context_of, print_json, print_lines, say
+from llmgate.cli.failure import sentence
 from llmgate.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def _refuse_bad_values(settings: dict[str, Any]) -> None:
 
 def _show_checked(context: Context, path: Path | None, warnings: Sequence[str]) -> None:
     for warning in warnings:
-        say(warning)
+        say(sentence(warning))
     if context.json:
         print_json({"valid": True, "config": str(path or ""), "warnings": list(warnings)})
     elif not context.quiet:

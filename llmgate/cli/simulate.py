@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from llmgate.cli.context import Context, context_of, print_json, say
+from llmgate.cli.failure import complain
 from llmgate.cli.numbers import number, whole
 
 if TYPE_CHECKING:
@@ -86,8 +87,10 @@ def _run(server: "Simulator", host: str, port: int, context: Context) -> None:
     try:
         run(server, host, port, listening)
     except OSError as error:
-        say(f"llmgate: cannot listen on {host}:{port}: {_reason(error)}")
-        raise typer.Exit(_exit_status(error)) from None
+        status = _exit_status(error)
+        code = {IN_USE: "IN_USE", NO_PERMISSION: "NO_PERMISSION"}.get(status, "FAILED")
+        complain(code, f"llmgate: cannot listen on {host}:{port}: {_reason(error)}", as_json=context.json)
+        raise typer.Exit(status) from None
     if context.json:
         print_json(server.ledger.as_plain())
 

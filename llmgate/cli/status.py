@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from llmgate.cli.context import Context, context_of, print_json, print_lines, terminal_width
+from llmgate.cli.names import unknown_upstream
 from llmgate.cli.numbers import number
 from llmgate.cli.table import Cell, Row, fitted, lapse, paint, table
-from llmgate.errors import AdminError
 from llmgate.tui.cells import clean
 
 if TYPE_CHECKING:
@@ -30,10 +30,13 @@ HEADER = (
     "P95 WAIT",
     "FULL",
     "TIMEOUT",
+    "REFUSED",
     "FAILED",
     "SERVED",
     "",
 )
+RARE = "REFUSED"
+"""A column that is there only where it counts something: who came while an upstream drained, or as llmgate stopped."""
 STEPS = (("", 0), ("P50 WAIT", 0), ("SERVED", 0), ("P95 WAIT", 0), ("OLDEST", 0), ("UPSTREAM", 16))
 """What a narrow terminal costs, step by step: a column's cells, 0 = the column; remarks go below the table then."""
 STATE_STYLES = {"ok": "ok", "full": "full", "down": "down", "idle": "dim"}
@@ -60,44 +63,44 @@ def status(
     context = context_of(ctx)
     client = context.client("status")
     if watch is not None:
+        if check:
+            raise typer.BadParameter("--check looks once: leave out --watch")
         _watch(client, upstream, context, watch)
         return
-    shown = _show(client, upstream, context)
+    shown = _show(client, upstream, context, silent=check and context.quiet)
     if check and any(view.state == "down" for view in shown.upstreams):
         raise typer.Exit(UPSTREAM_DOWN)
 
 
 def _watch(client: "AdminClient", upstream: str | None, context: Context, seconds: float) -> None:
-    try:
-        while True:
-            _show(client, upstream, context, clear=sys.stdout.isatty() and not context.json)
-            time.sleep(seconds)
-    except KeyboardInterrupt:
-        return
+    while True:
+        _show(client, upstream, context, clear=sys.stdout.isatty() and not context.json)
+        time.sleep(seconds)
 
 
-def _show(client: "AdminClient", upstream: str | None, context: Context, *, clear: bool = False) -> "Status":
+def _show(
+    client: "AdminClient", upstream: str | None, context: Context, *, clear: bool = False, silent: bool = False
+) -> "Status":
     from llmgate.adminapi import as_plain
 
     shown = only(client.status(), upstream)
     if context.json:
         print_json(as_plain(shown))
-    else:
+    elif not silent:
         lines = screen(shown, color=context.color, width=terminal_width())
         print_lines([CLEAR + lines[0], *lines[1:]] if clear else lines)
     return shown
 
 
 def only(shown: "Status", upstream: str | None) -> "Status":
-    """The status with this one upstream; AdminError names the known ones when it is none of them."""
+    """The status with this one upstream; AdminRefusal, as the daemon's own, when there is none of that name."""
     import msgspec
 
     if upstream is None:
         return shown
     chosen = [view for view in shown.upstreams if view.name == upstream]
     if not chosen:
-        known = ", ".join(view.name for view in shown.upstreams) or "none"
-        raise AdminError(f"llmgate: no upstream is named {upstream}; known are: {known}")
+        raise unknown_upstream(upstream, (view.name for view in shown.upstreams))
     return msgspec.structs.replace(shown, upstreams=chosen)
 
 
@@ -116,8 +119,12 @@ def screen(shown: "Status", *, color: bool = False, width: int | None = None) ->
 
 
 def _table(shown: "Status", color: bool, width: int | None) -> list[str]:
-    header, *rest = fitted([HEADER, *rows(shown.upstreams, shown.now_ms)], width, STEPS)
-    below = [] if len(header) == len(HEADER) else [(view.name, _remarks(view)) for view in shown.upstreams]
+    whole = [HEADER, *rows(shown.upstreams, shown.now_ms)]
+    if not any(view.refused for view in shown.upstreams):
+        rare = HEADER.index(RARE)
+        whole = [[*row[:rare], *row[rare + 1 :]] for row in whole]
+    header, *rest = fitted(whole, width, STEPS)
+    below = [] if len(header) == len(whole[0]) else [(view.name, _remarks(view)) for view in shown.upstreams]
     return [*table(header, rest, color=color), *(clean(f"{name}: {text}") for name, text in below if text)]
 
 
@@ -137,6 +144,7 @@ def _row(view: "UpstreamView", now_ms: int) -> Row:
         lapse(view.p95_wait_ms),
         str(view.queue_full),
         str(view.queue_timeout),
+        str(view.refused),
         str(view.failed),
         str(view.served),
         _remarks(view),
@@ -144,5 +152,10 @@ def _row(view: "UpstreamView", now_ms: int) -> Row:
 
 
 def _remarks(view: "UpstreamView") -> str:
-    details = [f"{view.draining} draining"] if view.draining else []
+    details = [not_free(view.draining)] if view.draining else []
     return ", ".join([*details, view.remarks] if view.remarks else details)
+
+
+def not_free(draining: int) -> str:
+    """Of requests that drain: they are over, and their server may not be. That an upstream drains is its state."""
+    return f"{draining} slot{'s' if draining > 1 else ''} not free yet"

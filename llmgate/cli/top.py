@@ -1,11 +1,12 @@
 """`llmgate top`: the live view."""
 
+import signal
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from llmgate.cli.context import context_of
+from llmgate.cli.context import Context, context_of, print_json
 
 
 class Theme(StrEnum):
@@ -42,11 +43,15 @@ def top(
       llmgate top --read-only
       llmgate top --once --ascii
     """
-    from llmgate.tui.app import run
-
     context = context_of(ctx)
     if context.json:
-        raise typer.BadParameter("top draws a screen; status, ps and events have --json")
+        _print(context, once=once)
+        return
+    from llmgate.tui.app import run
+
+    if once:
+        context.client("top").status()  # what is wrong with it is told as everywhere
+    _let_textual_clean_up()
     raise typer.Exit(
         run(
             context.find_socket(),
@@ -58,3 +63,20 @@ def top(
             theme=theme.value,
         )
     )
+
+
+def _print(context: Context, *, once: bool) -> None:
+    """What the screen is made of."""
+    from llmgate.adminapi import as_plain
+
+    if not once:
+        raise typer.BadParameter("top draws a screen; it has --json with --once only, as status, ps and events have it")
+    client = context.client("top")
+    status, requests = client.status(), client.requests()
+    print_json(as_plain(status) | {"requests": as_plain(requests)["requests"]})
+
+
+def _let_textual_clean_up() -> None:
+    """SIGINT must not leave the terminal as the screen needs it: Python's own handler raises, and that cleans up."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

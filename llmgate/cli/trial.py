@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from llmgate.cli.connect.target import KEY_VARIABLE, NO_KEY_STATUS, key_advice
 from llmgate.cli.context import Context, context_of, print_json, print_lines, say
+from llmgate.cli.failure import sentence
 from llmgate.errors import LlmgateError
 
 if TYPE_CHECKING:
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
 MAX_TOKENS = 32
 PROMPT = "Say hello in one short sentence."
 CONNECT_SECONDS = 10.0
-INTERRUPTED = 130
-"""As a shell counts an end by ctrl-c."""
 
 
 class Failed(LlmgateError):
@@ -77,9 +77,6 @@ def try_(
     course = Course()
     try:
         _send(target, course, context)
-    except KeyboardInterrupt:
-        say("llmgate: left; the request is given up")
-        raise typer.Exit(INTERRUPTED) from None
     except Failed as error:
         _show_failure(target, course, context, error)
         raise typer.Exit(1) from None
@@ -91,8 +88,6 @@ def try_(
 
 def _send(target: "Target", course: Course, context: Context) -> None:
     import httpx
-
-    from llmgate.cli.connect.target import KEY_VARIABLE
 
     key = os.environ.get(KEY_VARIABLE)
     headers = {"llmgate-purpose": "try", "llmgate-client": "llmgate"} | (
@@ -125,7 +120,8 @@ def _send(target: "Target", course: Course, context: Context) -> None:
 def _check(answer: "httpx.Response") -> None:
     if answer.status_code != 200:
         answer.read()
-        raise Failed(_words(_object(answer.text)) or f"llmgate: the gate answers with status {answer.status_code}")
+        said = _words(_object(answer.text)) or f"llmgate: the gate answers with status {answer.status_code}"
+        raise Failed(said + (key_advice() if answer.status_code == NO_KEY_STATUS else ""))
 
 
 def events(lines: Iterable[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -225,4 +221,4 @@ def _show_failure(target: "Target", course: Course, context: Context, error: Fai
         told = {"ok": False, "url": target.root, "model": target.model, "positions": course.positions}
         print_json(told | {"waited_ms": _ms(course.started), "error": str(error)})
     else:
-        say(str(error))
+        say(sentence(str(error)))

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from llmgate.cli.context import Context, context_of, print_json, say
+from llmgate.cli.context import Context, context_of, print_json
+from llmgate.cli.failure import complain
 from llmgate.cli.patience import TIMED_OUT, Patience, seconds
 from llmgate.cli.status import only
 from llmgate.errors import DaemonNotRunning, DaemonSilent
@@ -24,7 +25,9 @@ def wait(
     upstream: Annotated[str | None, typer.Option(help="Look at this upstream only.", metavar="NAME")] = None,
     timeout: Annotated[
         float | None,
-        typer.Option(help="For so long at most, then exit with 5; without: for ever.", parser=seconds, metavar="WAIT"),
+        typer.Option(
+            help="For so long at most, then exit with 5; without: for ever.", parser=seconds, metavar="DURATION"
+        ),
     ] = None,
 ) -> None:
     """Wait until the daemon is ready, or idle.
@@ -41,7 +44,7 @@ def wait(
     why = ""
     while True:
         try:
-            status = only(client.status(), upstream)
+            status = only(client.within(patience.left()).status(), upstream)
             why = _why_not(status, tests)
             if not why:
                 _show(status, context)
@@ -52,7 +55,7 @@ def wait(
             why = "the daemon does not answer"
         if patience.is_over():
             if not context.quiet:
-                say(f"llmgate: timed out: {why}")
+                complain("TIMED_OUT", f"llmgate: timed out: {why}", as_json=context.json)
             raise typer.Exit(TIMED_OUT)
         time.sleep(POLL_SECONDS)
 

@@ -127,7 +127,7 @@ def test_a_reader_that_leaves_ends_it_in_silence(daemon: FakeDaemon, tmp_path: P
 def test_a_wrong_value_is_told_in_our_own_words(run: Any, line: tuple[str, ...], said: str) -> None:
     result = run(*line)
     assert (result.status, result.out) == (2, "")
-    assert f"Invalid value for {said}" in result.err
+    assert f"llmgate: invalid value for {said}" in result.err
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "config check", "config show", "config import", "config init"])

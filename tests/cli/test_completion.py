@@ -13,6 +13,7 @@ import typer.main
 from llmgate.cli.app import app
 from llmgate.cli.completion import SCRIPTS, Shell, words_of
 from llmgate.cli.connect.clients import CLIENTS
+from tests.cli.conftest import FakeDaemon, request, status_of, upstream
 
 CI = "CI" in os.environ
 """There every shell is installed, and a test that cannot run fails."""
@@ -33,6 +34,20 @@ CASES = [
     ("llmgate connect c", "codex", True),
     ("llmgate completion ", "fish", True),
     ("llmgate --config x.toml status --ch", "--check", True),
+    ("llmgate ps --state ", "draining", True),
+    ("llmgate top --theme ", "mono", True),
+    ("llmgate config import --from ", "llama-swap", True),
+    ("llmgate set reasoning max_q", "max_queued=", True),
+    ("llmgate pause ", "reasoning", True),
+    ("llmgate pause x", "reasoning", False),
+    ("llmgate ps --upstream ", "reasoning", True),
+    ("llmgate ps ", "reasoning", False),
+    ("llmgate serve --upstream ", "reasoning", False),
+    ("llmgate --socket /other pause ", "other", True),
+    ("llmgate cancel ", "req_running", True),
+    ("llmgate cancel req_w", "req_waiting", True),
+    ("llmgate move ", "req_waiting", True),
+    ("llmgate move ", "req_running", False),
 ]
 
 
@@ -46,7 +61,29 @@ def test_every_command_and_option_is_in_it(shell: Shell) -> None:
     for words in TREE.values():
         for name in (*words.commands, *(option.removeprefix("--") for option in words.options)):
             assert name in text
-    assert set(CLIENTS) <= set(TREE["connect",].values)
+    assert set(CLIENTS) <= set(TREE["connect",].values.words)
+
+
+DAEMON = """\
+#!/bin/sh
+case "$*" in
+  *"--socket /other"*"--names upstreams") echo other ;;
+  *"--names upstreams") echo reasoning; echo ollama ;;
+  *"--names requests") echo req_running; echo req_waiting ;;
+  *"--names waiting") echo req_waiting ;;
+  *) echo "asked for $*" >&2; exit 1 ;;
+esac
+"""
+
+
+@pytest.fixture(autouse=True)
+def daemon_that_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program in the place of llmgate, so that no TAB of these tests starts Python."""
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "llmgate"
+    program.write_text(DAEMON)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
 
 
 def bash(line: str) -> list[str]:
@@ -94,6 +131,31 @@ def test_zsh_reads_it(tmp_path: Path) -> None:
     subprocess.run(["zsh", "-fn", tmp_path / "_llmgate"], check=True, timeout=60)
 
 
+ZSH = """\
+_describe() { print -rl -- "${(P)2[@]%%:*}" }
+_files() {}
+compdef() {}
+source $1
+shift
+words=("$@")
+CURRENT=$#
+PREFIX=$words[CURRENT]
+_llmgate
+"""
+"""What zsh has around a function at TAB, as far as ours needs it: what it would choose from is printed."""
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None and not CI, reason="zsh is not installed")
+@pytest.mark.parametrize(("line", "word", "offered"), CASES)
+def test_zsh_offers_it(tmp_path: Path, line: str, word: str, offered: bool) -> None:
+    (tmp_path / "_llmgate").write_text(script(Shell.ZSH))
+    whole = ["zsh", "-fc", ZSH, "zsh", str(tmp_path / "_llmgate"), *line.split(" ")]
+    done = subprocess.run(whole, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stderr == ""
+    fits = [each for each in done.stdout.splitlines() if each.startswith(line.rpartition(" ")[2])]
+    assert (word in fits) == offered
+
+
 def test_it_is_printed_whole(run: Any) -> None:
     for shell in Shell:
         shown = run("completion", shell.value)
@@ -107,3 +169,15 @@ def test_another_shell_is_a_usage_error(run: Any) -> None:
     done = run("completion", "csh")
     assert (done.status, "must be bash, zsh or fish" in done.err) == (2, True)
     assert run("completion").status == 2
+
+
+def test_the_names_are_those_of_the_daemon(run: Any, daemon: FakeDaemon, tmp_path: Path) -> None:
+    daemon.status = status_of(upstream("a"), upstream("b"))
+    daemon.requests = [request("r1"), request("r2", state="running")]
+    at = ("--socket", daemon.socket, "completion", "--names")
+    assert run(*at, "upstreams").out == "a\nb\n"
+    assert run(*at, "requests").out == "r1\nr2\n"
+    assert run(*at, "waiting").out == "r1\n"
+    assert json.loads(run(*at, "waiting", "--json").out) == {"schema": 1, "names": ["r1"]}
+    assert run("--socket", tmp_path / "none", "completion", "--names", "upstreams") == (0, "", "")
+    assert run(*at, "models").status == 2

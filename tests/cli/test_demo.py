@@ -5,7 +5,6 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from hands import free_port
 
 from llmgate.cli.demo import settings, to_try
 from llmgate.simulator.stage import Stage
@@ -66,8 +66,7 @@ def test_it_speaks_only_when_its_own_daemon_answers(daemon: FakeDaemon, capsys: 
 
 
 def test_it_runs_as_a_person_runs_it_and_ends_on_ctrl_c(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     tmp_path.chmod(0o700)
     line = [sys.executable, "-m", "llmgate", "demo", "--listen", address, "--admin-socket", str(tmp_path / "s")]
     with subprocess.Popen(line, stderr=subprocess.PIPE, text=True) as process:

@@ -16,6 +16,14 @@ from tests.cli.conftest import upstream as view_of
 LISTEN = ["http://127.0.0.1:8080", "http://[::1]:8081", "http://192.168.1.5:8080"]
 
 
+@pytest.fixture(autouse=True)
+def gates(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Where other gates answer; no upstream of these tests is asked."""
+    found: set[str] = set()
+    monkeypatch.setattr(doctor, "gate_at", lambda url: "0.1.0" if url in found else None)
+    return found
+
+
 @pytest.fixture
 def port() -> Iterator[int]:
     """Somebody listens there."""
@@ -43,7 +51,8 @@ def test_a_sound_upstream() -> None:
     [
         ({"state": "down", "detail": "it takes no connection"}, "fail", "down: it takes no connection"),
         ({"state": "paused"}, "warn", "paused by an operator"),
-        ({"state": "closed"}, "warn", "closed by an operator"),
+        ({"state": "draining"}, "warn", "draining by an operator"),
+        ({"state": "drained"}, "warn", "drained by an operator"),
         ({"alarms": ["mismatch: it has 1 slot"]}, "warn", "mismatch: it has 1 slot"),
         ({"detail": "b is down"}, "warn", "b is down"),
         ({"url": "http://localhost:8080"}, "fail", "http://localhost:8080 is where llmgate itself listens"),
@@ -60,6 +69,15 @@ def test_what_is_wrong_with_an_upstream(fields: dict[str, Any], state: str, said
 @pytest.mark.parametrize("url", ["http://127.0.0.1:8001", "http://192.168.1.6:8080", "http://gpu:8080"])
 def test_another_server_is_no_loop(url: str) -> None:
     assert [state for state, _ in about(view_of("a", url=url))] == ["ok"]
+
+
+def test_an_upstream_that_is_a_gate_makes_a_chain(gates: set[str]) -> None:
+    view = view_of("a", url="http://gpu:8080")
+    gates.add("http://gpu:8080")
+    sound, (state, text) = about(view)
+    assert (sound[0], state) == ("ok", "warn")
+    assert text.startswith("http://gpu:8080 is an llmgate: that makes a chain")
+    assert [state for state, _ in about(view_of("a", url="http://gpu:8080", state="down"))] == ["fail"]
 
 
 def test_two_owners_of_the_package() -> None:
@@ -97,6 +115,22 @@ def test_a_sound_daemon(run: Run, daemon: FakeDaemon, settings: Path, port: int)
     assert "fail" not in run("doctor", "-q", "--config", settings, "--socket", daemon.socket).out
 
 
+def test_the_settings_are_those_of_the_daemon_that_runs(
+    run: Run, daemon: FakeDaemon, settings: Path, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon.status = status_of(view_of("a"), listen=[f"http://127.0.0.1:{port}"], config=str(settings))
+    line = ("doctor", "--socket", daemon.socket)
+    assert run(*line).out.splitlines()[0] == f"ok    settings: {settings}"
+    settings.write_text("x = 1\n")
+    broken = run(*line)
+    assert broken.out.splitlines()[0].startswith(f"warn  settings: {settings}:1: unknown key x")
+    assert f"process {daemon.status.pid}" in broken.out
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    assert "which only others may read: not looked at" in run(*line).out.splitlines()[0]
+    daemon.status = status_of(view_of("a"), listen=[f"http://127.0.0.1:{port}"], config="")
+    assert run(*line).out.startswith("ok    settings: the daemon reads no file: its command line,")
+
+
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
@@ -123,3 +157,13 @@ def test_fewer_slots_than_the_cap_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     assert doctor._server("a", "http://gpu", 1) == Finding("upstream a", "ok", "http://gpu answers")
     assert doctor._server("a", "http://gpu", 2).text == "http://gpu has 1 slots, fewer than max_concurrent = 2"
     assert doctor._server("a", "http://gpu", "auto").state == "ok"
+
+
+def test_without_a_daemon_a_gate_is_known_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def told(url: str, _: str) -> Any:
+        from llmgate.cli.probe import Told
+
+        return Told(url, "auto", None, True, (), "")
+
+    monkeypatch.setattr("llmgate.cli.probe.ask", told)
+    assert doctor._server("a", "http://gpu", 1).text.startswith("http://gpu is an llmgate: that makes a chain")

@@ -25,8 +25,9 @@ def event(number: int = 1, **fields: Any) -> EventView:
             {"text": "dispatched after 5ms", "client": "web", "purpose": "title", "request_id": "req_1"},
             "a dispatched after 5ms (web title) req_1",
         ),
-        ({"kind": "released", "outcome": "completed"}, "a released (completed)"),
-        ({"kind": "settings_reloaded", "upstream": "", "text": "reloaded: 1"}, "reloaded: 1"),
+        ({"kind": "released", "word": "completed", "outcome": "completed"}, "a completed"),
+        ({"kind": "thing_done"}, "a thing done"),
+        ({"kind": "settings_reloaded", "upstream": "", "text": "reload: 1"}, "reload: 1"),
         ({"text": "queued", "client": "\x1b[2J"}, "a queued (?[2J)"),
     ],
 )

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmgate.cli.hoist import FLAGS, VALUED, hoist, is_quiet
+from llmgate.cli.hoist import FLAGS, VALUED, hoist, is_json, is_quiet
 
 LOCAL = ["status", "ps", "reasoning", "-a", "--watch", "2", "--upstream", "a=http://x,max_concurrent=1"]
 
@@ -35,3 +35,8 @@ def test_globals_come_first_and_every_order_is_kept(line: list[str]) -> None:
 )
 def test_whether_it_is_to_be_quiet(line: str, quiet: bool) -> None:
     assert is_quiet(line.split()) == quiet
+
+
+@pytest.mark.parametrize(("line", "wanted"), [("status --json", True), ("status", False), ("status -- --json", False)])
+def test_whether_it_is_to_be_json(line: str, wanted: bool) -> None:
+    assert is_json(line.split()) == wanted

@@ -1,10 +1,13 @@
 """`llmgate pause`, `resume`, `drain`, `set`: what is asked and told; against a real daemon: tests/e2e/cli."""
 
+import json
+
 import pytest
 import typer
 
 from llmgate.adminapi import LimitsAnswer, LimitsView, UpstreamAnswer, encode
 from llmgate.cli.operate import _limit
+from llmgate.errors import DaemonSilent
 from tests.cli.conftest import FakeDaemon, Run
 from tests.cli.conftest import upstream as view_of
 
@@ -14,8 +17,45 @@ def test_the_new_state_is_told(run: Run, daemon: FakeDaemon, how: str) -> None:
     view = view_of("a", state="paused", running=1, waiting=3, draining=2)
     daemon.answers[f"/v1/upstreams/a/{how}"] = encode(UpstreamAnswer(now_ms=1, upstream=view, changed=True))
     ended = run(how, "a", "--socket", daemon.socket)
-    assert ended == (0, "a is paused: 1 running, 3 waiting, 2 draining\n", "")
+    assert ended == (0, "a is paused: 1 running, 3 waiting, 2 slots not free yet\n", "")
     assert daemon.asked == [f"POST /v1/upstreams/a/{how}"]
+
+
+@pytest.mark.parametrize("changed", [True, False])
+def test_a_drain_that_is_waited_for_tells_whether_it_began_it(run: Run, daemon: FakeDaemon, changed: bool) -> None:
+    busy, empty = view_of("a", state="draining", running=1), view_of("a", state="drained")
+    daemon.answers["/v1/upstreams/a/drain"] = encode(UpstreamAnswer(now_ms=1, upstream=busy, changed=changed))
+    daemon.answers["/v1/upstreams/a"] = encode(UpstreamAnswer(now_ms=2, upstream=empty))
+    told = json.loads(run("drain", "a", "--wait", "--json", "--socket", daemon.socket).out)
+    assert (told["changed"], told["upstream"]["state"]) == (changed, "drained")
+
+
+def test_a_drain_that_takes_too_long(run: Run, daemon: FakeDaemon) -> None:
+    busy = view_of("a", state="draining", running=1)
+    daemon.answers["/v1/upstreams/a/drain"] = encode(UpstreamAnswer(now_ms=1, upstream=busy, changed=True))
+    daemon.answers["/v1/upstreams/a"] = encode(UpstreamAnswer(now_ms=2, upstream=busy))
+    ended = run("drain", "a", "--wait", "--timeout", "0", "--socket", daemon.socket)
+    assert ended == (5, "a is draining: 1 running, 0 waiting\n", "")
+
+
+@pytest.mark.parametrize("timeout", ["1ms", None])
+def test_a_daemon_that_falls_silent_during_a_drain(
+    run: Run, daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch, timeout: str | None
+) -> None:
+    """With a time limit that is over then it is told; without one it would never be."""
+
+    def silent(_: object, name: str) -> None:
+        raise DaemonSilent(f"nothing was heard of {name}")
+
+    monkeypatch.setattr("llmgate.adminclient.AdminClient.upstream", silent)
+    looks = iter([False, True, True])
+    monkeypatch.setattr("llmgate.cli.patience.Patience.is_over", lambda _: timeout is not None and next(looks))
+    busy = view_of("a", state="draining", running=1)
+    daemon.answers["/v1/upstreams/a/drain"] = encode(UpstreamAnswer(now_ms=1, upstream=busy, changed=True))
+    limit = ["--timeout", timeout] if timeout else []
+    ended = run("drain", "a", "--wait", *limit, "--socket", daemon.socket)
+    assert ended.status == (5 if timeout else 1)
+    assert ("a is draining" in ended.out) is bool(timeout)
 
 
 def test_what_a_change_of_limits_means_is_told_too(run: Run, daemon: FakeDaemon) -> None:

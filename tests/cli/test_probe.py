@@ -34,6 +34,11 @@ VLLM: Answers = {
     "GET /version": (200, {"version": "0.11"}),
     "GET /v1/models": (200, {"data": [{"id": "reasoning", "owned_by": "vllm", "max_model_len": 32768}]}),
 }
+GATE: Answers = {
+    "GET /api/version": (200, {"version": "0.12.6", "llmgate": "0.1.0"}),
+    "GET /v1/models": (200, {"data": [{"id": "reasoning"}]}),
+    "POST /v1/messages": (400, {"error": {"message": "messages is missing", "type": "invalid_request_error"}}),
+}
 PLAIN: Answers = {"GET /v1/models": (200, {"data": [{"id": "\x1b[31mred"}, {"id": "good"}]})}
 
 
@@ -113,6 +118,27 @@ def test_json_tells_the_same(run: Any, serve: Any) -> None:
         {"name": "gemma", "context_window": 4096, "max_output_tokens": None, "loaded": True}
     ]  # fmt: skip
     assert tomllib.loads(told["toml"])["upstreams"]["llama"]["max_concurrent"] == 3
+
+
+def test_a_gate_is_said_to_be_one(run: Any, serve: Any, tmp_path: Path) -> None:
+    """What is printed may go into its own settings file: it must not make it ask itself."""
+    url = serve(GATE)
+    shown = run("probe", url)
+    assert shown.status == 0
+    assert shown.out.startswith(f"# {url} is an llmgate, and no server itself. Behind it:\n# model reasoning\n")
+    assert tomllib.loads(shown.out) == {}
+    assert tomllib.loads(shown.out[shown.out.index("# [") :].replace("# ", "")) == {
+        "upstreams": {"gate": {"url": url, "max_concurrent": 0, "models": ["reasoning"]}}
+    }
+    assert "as an upstream it makes a chain" in shown.err
+    told = json.loads(run("probe", url, "--json").out)
+    assert (told["kind"], told["version"], tomllib.loads(told["toml"])) == ("llmgate", "0.1.0", {})
+
+
+def test_a_gate_with_keys_is_known_by_its_words(run: Any, serve: Any) -> None:
+    url = serve({"GET /v1/models": (401, {"error": {"message": "llmgate: a valid key is needed (UNAUTHORIZED)"}})})
+    said = run("probe", url).err
+    assert said.startswith(f"llmgate: {url} is an llmgate, and asks for a key (status 401)")
 
 
 def test_the_scheme_may_be_left_out(run: Any, serve: Any) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmgate.cli.ps import in_order, rows
+from llmgate.cli.ps import in_order, places, rows
 from tests.cli.conftest import request
 
 
@@ -63,6 +63,14 @@ def test_filters_are_the_daemon_s_work(run: Any, daemon: Any) -> None:
     assert [view["id"] for view in json.loads(result.out)["requests"]] == ["r-b"]
 
 
+def test_by_client_model_and_session_with_the_place_in_the_whole_line(run: Any, daemon: Any) -> None:
+    daemon.requests = [request("r-1", order=1), request("r-2", order=2, client="dsh", model="m", session="s")]
+    options = ("--client", "dsh", "--model", "m", "--session", "s")
+    lines = run("ps", *options, "--socket", daemon.socket).out.splitlines()
+    assert daemon.asked == ["/v1/requests?model=m&client=dsh&session=s", "/v1/requests?state=waiting"]
+    assert [line.split()[:2] for line in lines[1:]] == [["2", "r-2"]]
+
+
 def test_json_is_in_the_same_order(run: Any, daemon: Any) -> None:
     daemon.requests = requests()
     result = run("--json", "ps", "--all", "--socket", daemon.socket)
@@ -89,7 +97,7 @@ VIEWS = st.builds(
 def test_positions_count_from_one_in_each_upstream(views: list[Any]) -> None:
     ordered = in_order(views)
     positions: dict[str, list[str]] = {"a": [], "b": []}
-    for view, row in zip(ordered, rows(ordered, 0), strict=True):
+    for view, row in zip(ordered, rows(ordered, 0, places(ordered)), strict=True):
         if view.state == "waiting":
             positions[view.upstream].append(str(row[0]))
         else:

@@ -22,10 +22,14 @@ def show(run: Run, daemon: FakeDaemon, shown: RequestDetail) -> str:
 
 def test_one_that_waits(run: Run, daemon: FakeDaemon) -> None:
     waits = view_of("req_1", arrived_ms=1000, deadline_ms=301_000, client="dsh", session="s")
-    waits = msgspec.structs.replace(waits, key="laptop")
+    told = {"client_version": "1.2", "session_from": "x-session-id", "queue_frames": 9}
+    waits = msgspec.structs.replace(waits, key="laptop", **told)
     shown = show(run, daemon, detail(request=waits, position=2, depth=3, eta_ms=18_000))
     assert "state     waiting, position 2 of 3, about 18s to go (an estimate), at most 5m" in shown
     assert "waited    8s" in shown
+    assert "client    dsh 1.2 from -" in shown
+    assert "session   s (x-session-id)" in shown
+    assert ", 9 queue frames sent" in shown
     assert "key       laptop" in shown
     assert "ran " not in shown
 
@@ -35,13 +39,20 @@ def test_one_that_is_over_with_its_journey(run: Run, daemon: FakeDaemon) -> None
         "req_1", state="done", outcome="completed", arrived_ms=1000, dispatched_ms=3000, ended_ms=7000, output_tokens=12
     )
     journey = [
-        Step(number=1, offset_ms=0, kind="queued", text="queued (depth 1)"),
-        Step(number=2, offset_ms=2000, kind="position"),
+        Step(number=1, offset_ms=0, kind="queued", word="queued", text="queued (depth 2)", position=2),
+        Step(number=2, offset_ms=1000, kind="position", word="position", text="req_x dispatched", position=1),
+        Step(number=3, offset_ms=2000, kind="admitted", word="dispatched", text="dispatched after 2000ms"),
+        Step(number=4, offset_ms=3000, kind="position"),
     ]
     shown = show(run, daemon, detail(request=over, journey=journey, of_session=[view_of("req_0", arrived_ms=5000)]))
     assert "state     done, completed" in shown
     assert "ran       4s" in shown
-    assert "2s     position" in shown
+    assert [" ".join(line.split()) for line in shown.splitlines() if line.startswith(("0s", "1s", "2s", "3s"))] == [
+        "0s queued (depth 2), position 2",
+        "1s position 1 req_x dispatched",
+        "2s dispatched after 2000ms",
+        "3s position",
+    ]
     assert "req_0                  waiting  4s      -" in shown
 
 

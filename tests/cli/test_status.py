@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 import pytest
+import typer
 
 from llmgate.cli.status import only, screen
 from tests.cli.conftest import status_of, upstream
@@ -37,11 +38,20 @@ def test_the_screen() -> None:
         "● llmgate 0.1.0, up 1:05, http://127.0.0.1:8080, config /etc/llmgate/llmgate.toml",
         "UPSTREAM   STATE  RUN/SLOTS  WAIT/MAX  OLDEST  P50 WAIT  P95 WAIT  FULL  TIMEOUT  FAILED  SERVED",
         "ha-llm     full   1/1        3/16      41s     5.7s      38s       2     0        5       1204",
-        "reasoning  ok     8/8        0/64      -       0s        -         0     4        0       0       1 draining",
+        (
+            "reasoning  ok     8/8        0/64      -       0s        -         0     4        0       0       "
+            "1 slot not free yet"
+        ),
         "open       ok     3/-        0/-       -       -         -         0     0        0       0",
         "vllm-a100  down   0/8        0/-       -       -         -         0     0        0       0       refused?[2J",
         "gone       down   0/1        2/-       -       -         -         0     0        0       0       no; one; b",
     ]
+
+
+def test_those_that_were_refused_have_a_column_where_there_are_any() -> None:
+    title, first, second = screen(status_of(upstream("a", refused=3), upstream("b")))[1:]
+    assert title.split()[-4:] == ["TIMEOUT", "REFUSED", "FAILED", "SERVED"]
+    assert (first.split()[-3], second.split()[-3]) == ("3", "0")
 
 
 def test_a_daemon_that_stops_says_so() -> None:
@@ -88,19 +98,29 @@ def test_check_tells_of_an_upstream_that_is_down(run: Any, daemon: Any, name: st
     assert run("status", *([name] if name else []), "--check", "--socket", daemon.socket).status == status
 
 
+def test_a_quiet_check_tells_by_its_exit_status_only(run: Any, daemon: Any) -> None:
+    daemon.status = example()
+    at = ("--socket", daemon.socket)
+    assert run("status", "--check", "-q", *at) == (4, "", "")
+    assert run("status", "-q", *at).out
+    assert json.loads(run("status", "--check", "-q", "--json", *at).out)["upstreams"]
+    assert "leave out --watch" in run("status", "--check", "--watch", "1", *at).err
+
+
 def test_without_check_a_down_upstream_is_no_failure(run: Any, daemon: Any) -> None:
     daemon.status = example()
     assert run("status", "--socket", daemon.socket).status == 0
 
 
-def test_watch_shows_it_again_until_ctrl_c(run: Any, daemon: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watch_shows_it_again(run: Any, daemon: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-c is tried in tests/e2e/cli."""
     daemon.status = example()
     naps = itertools.count()
 
     def sleep(seconds: float) -> None:
         assert seconds == 2
         if next(naps) == 2:
-            raise KeyboardInterrupt
+            raise typer.Exit
 
     monkeypatch.setattr("time.sleep", sleep)
     result = run("status", "--watch", "2", "--socket", daemon.socket)
@@ -118,7 +138,7 @@ def test_a_narrow_terminal_has_the_remarks_below(width: int) -> None:
     lines = screen(example(), width=width)
     table, remarks = lines[1:7], lines[7:]
     assert max(map(len, table)) <= width
-    assert remarks == ["reasoning: 1 draining", "vllm-a100: refused?[2J", "gone: no; one; b"]
+    assert remarks == ["reasoning: 1 slot not free yet", "vllm-a100: refused?[2J", "gone: no; one; b"]
     assert all(title in table[0] for title in ("STATE", "RUN/SLOTS", "WAIT/MAX", "FULL", "FAILED"))
 
 

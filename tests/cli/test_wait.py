@@ -1,10 +1,13 @@
 """`llmgate wait`: what it waits for; against a real daemon: tests/e2e/cli."""
 
 import json
+import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from llmgate.adminclient import wire
 from llmgate.errors import DaemonSilent
 from tests.cli.conftest import FakeDaemon, Run, status_of
 from tests.cli.conftest import upstream as view_of
@@ -39,7 +42,7 @@ def test_quiet_says_nothing(run: Run, daemon: FakeDaemon) -> None:
 def test_an_unknown_upstream_is_an_error_at_once(run: Run, daemon: FakeDaemon) -> None:
     daemon.status = status_of(DOWN)
     ended = run("wait", "--upstream", "c", "--socket", daemon.socket)
-    assert (ended.status, ended.err) == (1, "llmgate: no upstream is named c; known are: b\n")
+    assert (ended.status, ended.err) == (1, "llmgate: there is no upstream 'c'; there are: b\n")
 
 
 def test_a_daemon_that_does_not_answer_is_waited_for(
@@ -50,6 +53,17 @@ def test_a_daemon_that_does_not_answer_is_waited_for(
 
     monkeypatch.setattr("llmgate.adminclient.AdminClient.status", silent)
     ended = run("wait", "--timeout", "0", "--socket", daemon.socket)
+    assert ended == (5, "", "llmgate: timed out: the daemon does not answer\n")
+
+
+def test_no_call_takes_longer_than_is_left(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A daemon that stands still takes connections, and never says a word."""
+    monkeypatch.setattr(wire, "ANSWER_SECONDS", 3600.0)
+    monkeypatch.setattr(wire, "SHORTEST_SECONDS", 0.05)
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / "s"))
+        silent.listen()
+        ended = run("wait", "--timeout", "10ms", "--socket", tmp_path / "s")
     assert ended == (5, "", "llmgate: timed out: the daemon does not answer\n")
 
 

@@ -1,10 +1,12 @@
 """Agents in a terminal: Claude Code, Codex, opencode, aider.
 
-Claude Code  https://code.claude.com/docs/en/env-vars and /settings: API_TIMEOUT_MS; since 2.1.196 its watchdog ends a
-             stream without events for five minutes, and comments are no events: CLAUDE_ENABLE_STREAM_WATCHDOG
+Claude Code  https://code.claude.com/docs/en/env-vars and /settings: API_TIMEOUT_MS; its agents and chores ask for
+             "opus", "sonnet" and "haiku", whatever ANTHROPIC_MODEL is; since 2.1.196 its watchdog ends a stream
+             without events for five minutes, and comments are no events: CLAUDE_ENABLE_STREAM_WATCHDOG
 Codex        https://developers.openai.com/codex/config-reference: wire_api "responses" is the only one;
              stream_idle_timeout_ms, which comments do not stop
-opencode     https://opencode.ai/docs/config and /docs/providers: timeout, headerTimeout, chunkTimeout, false = none
+opencode     https://opencode.ai/docs/config and /docs/providers: timeout, headerTimeout, chunkTimeout, false = none;
+             releases of the first half of 2026 refuse a settings file in which chunkTimeout is no number
 aider        https://aider.chat/docs/llms/openai-compat.html and /docs/config/options.html: --timeout, in seconds
 """
 
@@ -26,7 +28,7 @@ def claude_code(target: Target) -> Recipe:
         "ANTHROPIC_BASE_URL": target.root,
         "ANTHROPIC_AUTH_TOKEN": target.key,
         "ANTHROPIC_MODEL": target.model,
-        "ANTHROPIC_DEFAULT_HAIKU_MODEL": target.model,
+        **{f"ANTHROPIC_DEFAULT_{tier}_MODEL": target.model for tier in ("OPUS", "SONNET", "HAIKU")},
         "API_TIMEOUT_MS": str(target.patience_ms),
         "CLAUDE_ENABLE_STREAM_WATCHDOG": "0",
     }
@@ -70,7 +72,7 @@ def opencode(target: Target) -> Recipe:
         "apiKey": target.key,
         "timeout": timeout,
         "headerTimeout": timeout,
-        "chunkTimeout": timeout,
+        "chunkTimeout": target.patience_ms,
     }
     provider = {
         "npm": "@ai-sdk/openai-compatible",

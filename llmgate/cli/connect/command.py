@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from llmgate.cli.context import Context, context_of, print_json, print_lines, say, terminal_width
+from llmgate.cli.names import unknown
 from llmgate.errors import LlmgateError
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def _choose(name: str) -> "Client":
 
     chosen = find_client(name)
     if chosen is None:
-        raise typer.BadParameter(f"{name} is not known; known are: {', '.join(CLIENTS)}", param_hint="CLIENT")
+        raise typer.BadParameter(unknown("client", name, CLIENTS))
     return chosen
 
 

@@ -1,7 +1,9 @@
 """Editors and what lives in them: Cline, Continue, Zed.
 
 Cline     https://docs.cline.bot (OpenAI Compatible): set in its own screens, kept by the editor
-Continue  https://docs.continue.dev/reference: apiBase, requestOptions.timeout in seconds, 7200 unless given
+Continue  https://docs.continue.dev/reference: apiBase, requestOptions.timeout in seconds, 7200 unless given; where its
+          OpenAI adapter is used it takes them for milliseconds (continuedev/continue, issue 12450), so that only the
+          longest one there is leaves time for a queue in either case
 Zed       https://zed.dev/docs/ai/use-api-access: language_models.openai_compatible; the key is in a variable that has
           the provider's name, in capitals, with _API_KEY behind it
 """
@@ -10,7 +12,7 @@ from typing import Any
 
 from llmgate.cli.connect.agents import exports
 from llmgate.cli.connect.recipe import Block, Client, Recipe, SettingsFile
-from llmgate.cli.connect.target import KEY_VARIABLE, Target
+from llmgate.cli.connect.target import KEY_VARIABLE, LONGEST_MS, Target
 
 UNKNOWN_CONTEXT = 32_768
 
@@ -38,7 +40,7 @@ def continue_(target: Target) -> Recipe:
         "apiBase": target.openai,
         "apiKey": target.key,
         "roles": ["chat", "edit", "apply"],
-        "requestOptions": {"timeout": target.patience},
+        "requestOptions": {"timeout": LONGEST_MS // 1000},
     }
     values = {"name": "llmgate", "version": "1.0.0", "schema": "v1", "models": [model]}
     return Recipe(files=(SettingsFile(("~/.continue/config.yaml",), "yaml", values),))

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from llmgate.cli.connect.target import KEY_VARIABLE, Target
+from llmgate.cli.connect.target import KEY_VARIABLE, NO_KEY_STATUS, Target, key_advice
 from llmgate.cli.context import Context
 from llmgate.errors import AdminError, LlmgateError, SettingsError
 
@@ -28,12 +28,16 @@ class Found:
 
 @dataclass(frozen=True)
 class Listed:
-    """What the front door says of its models: the first of them. `key_needed`: it asked for a key instead."""
+    """What the front door says of its models: the first of them.
+
+    `key_needed`: it has keys; `refused`: it wants another one than it was shown, and tells nothing.
+    """
 
     model: str = ""
     context_window: int | None = None
     max_output_tokens: int | None = None
     key_needed: bool = False
+    refused: bool = False
 
 
 def find(context: Context, base_url: str | None, model: str | None) -> Found:
@@ -66,10 +70,12 @@ def find_running(context: Context, base_url: str | None, model: str | None) -> T
         return Target(base_url, model)
     status: Status = context.client("try").status()
     root = base_url or root_of(status.listen, status.path_prefix)
-    name = model or ask_models(root, None).model
-    if not name:
+    listed = ask_models(root, None) if model is None else Listed(model)
+    if listed.refused:
+        raise LlmgateError(f"llmgate: the gate at {root} asks for a key{key_advice()}")
+    if not listed.model:
         raise LlmgateError("llmgate: no model is listed yet; name one, such as: llmgate try MODEL")
-    return Target(root, name)
+    return Target(root, listed.model)
 
 
 def _from_settings(context: Context, base_url: str | None, model: str | None) -> Found:
@@ -133,7 +139,7 @@ def ask_models(root: str, model: str | None) -> Listed:
     headers = {"authorization": f"Bearer {key}"} if (key := os.environ.get(KEY_VARIABLE)) else {}
     try:
         answer = httpx.get(f"{root}/v1/models", headers=headers, timeout=LOOK_SECONDS, trust_env=False)
-        asked = answer.status_code in (401, 403)
+        asked = answer.status_code in (NO_KEY_STATUS, 403)
         listed = answer.json().get("data") if answer.status_code == 200 else []
     except (httpx.HTTPError, ValueError, AttributeError):
         return Listed()
@@ -144,6 +150,7 @@ def ask_models(root: str, model: str | None) -> Listed:
         _count(chosen.get("context_window")),
         _count(chosen.get("max_output_tokens")),
         key_needed=asked or bool(key),
+        refused=asked,
     )
 
 

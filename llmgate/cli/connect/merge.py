@@ -4,12 +4,12 @@ Whatever is done to the text, the result is read again: it must say exactly what
 merged in, else nothing is done and CannotMerge says why. So a text that is understood wrongly is never written.
 """
 
-import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from llmgate.cli.connect import jsonc
 from llmgate.cli.connect.recipe import Format, dump
 from llmgate.config.lines import find_lines
 from llmgate.config.toml import DEPTH, header, pair, scalar
@@ -76,30 +76,18 @@ def _same(one: Any, other: Any) -> bool:
 
 def _read_json(text: str) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=_without_doubles)
+        return jsonc.read(text)
     except ValueError as error:
-        reason = "it has comments or commas that JSON does not allow" if _has_comments(text) else str(error)
-        raise CannotMerge(f"is not plain JSON: {reason}") from None
+        raise CannotMerge(f"is not JSON: {error}") from None
     except RecursionError:
-        raise CannotMerge("is not plain JSON: too many brackets inside each other") from None
-
-
-def _has_comments(text: str) -> bool:
-    """By what stands outside of texts in quotes."""
-    outside = re.sub(r'"(?:\\.|[^"\\\n])*"', '""', text)
-    return "//" in outside or "/*" in outside or re.search(r",\s*[}\]]", outside) is not None
-
-
-def _without_doubles(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    table = dict(pairs)
-    if len(table) < len(pairs):
-        raise ValueError("a key stands there twice")
-    return table
+        raise CannotMerge("is not JSON: too many brackets inside each other") from None
 
 
 def _edit_json(text: str, _values: Values, wanted: Values) -> str:
-    indent = re.search(r"\n([ \t]+)\S", text)
-    return json.dumps(wanted, indent=indent[1] if indent else 2, ensure_ascii=False) + "\n"
+    try:
+        return jsonc.edit(text, wanted)
+    except jsonc.CommentLost as error:
+        raise CannotMerge(f"has comments in {error} that would be lost") from None
 
 
 # ---- TOML

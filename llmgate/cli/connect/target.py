@@ -1,5 +1,6 @@
 """What a client must know of the gate: where it is, which model, and how long to be patient."""
 
+import os
 from dataclasses import dataclass
 
 ANSWER_SECONDS = 1800
@@ -13,6 +14,13 @@ NO_KEY = "llmgate"
 
 KEY_TO_FILL_IN = "YOUR-LLMGATE-KEY"
 KEY_VARIABLE = "LLMGATE_API_KEY"
+NO_KEY_STATUS = 401
+
+
+def key_advice() -> str:
+    """What goes on after the gate's complaint of a key: a second line, which says where a command takes it from."""
+    what = f"the key in {KEY_VARIABLE} does not count there" if os.environ.get(KEY_VARIABLE) else "this gate has keys"
+    return f"\nllmgate: {what}: put one of its keys_file into the environment, as {KEY_VARIABLE}"
 
 
 @dataclass(frozen=True)

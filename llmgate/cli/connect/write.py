@@ -29,7 +29,9 @@ class Change:
 
     @property
     def backup(self) -> Path:
-        return self.path.with_name(f"{self.path.name}.bak")
+        """A free name, so that the file as it was before us outlives a second change."""
+        names = (f"{self.path.name}.bak{number}" for number in ("", *map(str, range(2, 10**6))))
+        return next(path for name in names if not os.path.lexists(path := self.path.with_name(name)))
 
     def diff(self) -> Iterator[str]:
         """Lines of a unified diff."""

@@ -118,6 +118,8 @@ class Draft:
                     del server.models[asked]
                 else:
                     owners |= {asked: server, real: server}
+                if not server.models:
+                    server.remarks.append("all of its models, so that it serves what the server itself lists")
 
     def _upstream(self, server: Server, environ: Collection[str]) -> Iterator[str]:
         yield from (_comment(f"NOT CARRIED OVER: {remark}") for remark in server.remarks)

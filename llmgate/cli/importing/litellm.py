@@ -31,6 +31,9 @@ PROVIDERS = {
 }
 """Of the prefixes of a model those that go away; any other is taken as a part of its name."""
 
+OTHER_APIS = {"azure", "azure_ai", "bedrock", "gemini", "sagemaker", "vertex_ai"}
+"""Providers whose paths are none of ours, wherever their server is."""
+
 CARRIED = {"model", "api_base", "base_url", "api_key", "max_parallel_requests", "timeout", "custom_llm_provider"}
 ELSEWHERE = {"model_name", "litellm_params", "model_info"}
 
@@ -56,6 +59,10 @@ def _table(value: Any) -> list[str]:
 
 
 def _deployment(draft: Draft, asked: str, params: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+    maker = str(params.get("custom_llm_provider") or params.get("model") or "").partition("/")[0]
+    if maker in OTHER_APIS:
+        draft.remarks.append(f"{asked}: {maker} has an API of its own, which llmgate does not speak")
+        return
     provider, real = split_model(str(params.get("model") or asked), str(params.get("custom_llm_provider") or ""))
     base = params.get("api_base") or params.get("base_url") or DEFAULT_BASES.get(provider)
     base = _from_environment(base, environ) if isinstance(base, str) else None
@@ -65,7 +72,9 @@ def _deployment(draft: Draft, asked: str, params: Mapping[str, Any], environ: Ma
     server = draft.server(asked or real, base)
     if server is None:
         return
-    server.models[asked or real] = real
+    other = server.models.setdefault(asked or real, real)
+    if other != real:
+        server.remarks.append(f"of {asked}: {real}; a name leads to one model here, and {other} is it")
     server.raise_limit(params.get("max_parallel_requests"))
     if provider in KINDS:
         server.more["kind"] = KINDS[provider]

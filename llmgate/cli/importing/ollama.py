@@ -5,19 +5,34 @@ environment, or from a file of NAME=VALUE lines, such as the [Service] section o
 """
 
 import re
+import shlex
 from collections.abc import Mapping
 
 from llmgate.cli.importing.draft import Draft
 
 PORT = "11434"
 CARRIED = {"OLLAMA_HOST", "OLLAMA_NUM_PARALLEL", "OLLAMA_MAX_QUEUE"}
-_LINE = re.compile(r"""^\s*(?:export\s+)?(?:Environment=)?(["']?)(OLLAMA_\w+)=(.*?)\1\s*$""", re.MULTILINE)
+_PREFIX = re.compile(r"\s*(?:export\s+|Environment\s*=)?")
 _ANY = {"0.0.0.0", "[::]", ""}  # noqa: S104  where it listens: asked at, it is this machine
 
 
 def read_lines(text: str) -> dict[str, str]:
-    """The variables that such a file sets, without the quotes around name or value."""
-    return {name: value.strip().strip("\"'") for _, name, value in _LINE.findall(text)}
+    """The variables that such a file sets, without the quotes around name or value; systemd takes several a line."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        for word in _words(_PREFIX.sub("", line, count=1)):
+            name, equals, value = word.partition("=")
+            if equals and re.fullmatch(r"OLLAMA_\w+", name):
+                found[name] = value.strip("\"'")
+    return found
+
+
+def _words(line: str) -> list[str]:
+    """As a shell parts them; a comment has none."""
+    try:
+        return shlex.split(line, comments=True)
+    except ValueError:  # a quote that does not end
+        return [line.strip()]
 
 
 def read(environ: Mapping[str, str]) -> Draft:

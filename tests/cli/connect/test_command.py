@@ -79,7 +79,7 @@ def test_the_base_url_is_taken_with_or_without_v1(run: Any, options: Any) -> Non
 def test_a_client_that_is_not_known_is_a_usage_error(run: Any) -> None:
     wrong = run("connect", "emacs")
     assert (wrong.status, wrong.out) == (2, "")
-    assert "emacs is not known; known are: claude-code, codex" in wrong.err
+    assert "there is no client 'emacs'; there are: claude-code, codex" in wrong.err
 
 
 def test_it_writes_shows_the_difference_and_keeps_the_old_file(run: Any, options: Any, home: Path) -> None:
@@ -129,13 +129,27 @@ def test_a_client_without_a_file_cannot_be_written(run: Any, options: Any) -> No
     assert "Cline has no settings file that could be written here" in done.err
 
 
-def test_a_file_with_comments_is_left_alone(run: Any, options: Any, home: Path) -> None:
+def test_a_file_with_comments_keeps_them(run: Any, options: Any, home: Path) -> None:
+    file = home / ".config" / "zed" / "settings.json"
+    file.parent.mkdir(parents=True)
+    file.write_text('// Zed settings\n{\n  "tab_size": 2, // mine\n}\n')
+    line = ("connect", "zed", "--model", "m", "--write", "--yes", *options)
+    assert run(*line).status == 0
+    assert file.read_text().startswith('// Zed settings\n{\n  "tab_size": 2, // mine\n  "language_models": {')
+    once = file.read_text()
+    again = run(*line)
+    assert (again.status, file.read_text()) == (0, once)
+    assert "says so already" in again.err
+
+
+def test_a_comment_that_would_be_lost_leaves_the_file_alone(run: Any, options: Any, home: Path) -> None:
     file = home / ".claude" / "settings.json"
     file.parent.mkdir()
-    file.write_text("{\n  // mine\n}\n")
+    text = '{"env": [ /* mine */ ]}'
+    file.write_text(text)
     done = run("connect", "claude-code", "--model", "m", "--write", "--yes", *options)
-    assert (done.status, done.out, file.read_text()) == (1, "", "{\n  // mine\n}\n")
-    assert "it has comments" in done.err
+    assert (done.status, done.out, file.read_text()) == (1, "", text)
+    assert "has comments in env that would be lost" in done.err
     assert "ANTHROPIC_BASE_URL" in done.err
 
 

@@ -15,10 +15,10 @@ def test_cline_is_told_what_to_type() -> None:
     ]
 
 
-def test_continue_counts_seconds() -> None:
+def test_continue_gets_the_longest_timeout_since_it_takes_seconds_for_milliseconds_here_and_there() -> None:
     (model,) = settings_of(continue_(TARGET))[0]["models"]
     assert (model["apiBase"], model["model"]) == ("http://127.0.0.1:8080/llm/v1", "qwen2.5:3b-instruct")
-    assert model["requestOptions"] == {"timeout": 5400}
+    assert model["requestOptions"] == {"timeout": 2_147_483}
     assert settings_of(continue_(FOR_EVER))[0]["models"][0]["model"] == FOR_EVER.model
 
 

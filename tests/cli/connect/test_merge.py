@@ -31,20 +31,18 @@ def test_done_twice_it_changes_nothing_more(format_: Format) -> None:
 def test_json_keeps_order_indent_and_other_keys() -> None:
     text = '{\n    "b": {"x": 1, "y": "ü"},\n    "a": [1]\n}\n'
     merged = merge(text, "json", {"b": {"x": 2, "z": 3}, "c": True})
-    assert merged.startswith('{\n    "b": {\n        "x": 2,\n        "y": "ü",')
+    assert merged == ('{\n    "b": {"x": 2, "y": "ü",\n        "z": 3\n    },\n    "a": [1],\n    "c": true\n}\n')
     assert list(json.loads(merged)) == ["b", "a", "c"]
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{\n// a comment\n"a": 1}', "comments"),
-        ('{"a": 1,}', "commas"),
-        ('{"a": /* x */ 1}', "comments"),
+        ('{"b": [0, /* mine */ 2]}', "has comments in b that would be lost"),
         ('{"a": 1, "a": 2}', "stands there twice"),
-        ('{"a": "//"', "is not plain JSON"),
+        ('{"a": "//"', "is not JSON"),
         ("[1]", "does not hold a table"),
-        ("[" * 100_000, "is not plain JSON"),
+        ("[" * 100_000, "is not JSON"),
     ],
 )
 def test_json_that_cannot_be_kept_is_refused(text: str, said: str) -> None:

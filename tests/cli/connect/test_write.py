@@ -43,6 +43,9 @@ def test_an_old_file_is_kept_beside_with_its_mode(tmp_path: Path) -> None:
     assert json.loads(path.read_text()) == {"b": 2, "a": 1}
     assert (path.parent / "s.json.bak").read_text() == '{"b": 2}'
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    path.write_text('{"b": 3}')
+    write(plan(FILE, {"HOME": str(tmp_path)}))
+    assert [(path.parent / f"s.json.{end}").read_text() for end in ("bak", "bak2")] == ['{"b": 2}', '{"b": 3}']
     assert not plan(FILE, {"HOME": str(tmp_path)}).is_needed
 
 
@@ -57,7 +60,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     assert json.loads(real.read_text()) == {"a": 1}
 
 
-@pytest.mark.parametrize("content", [b'{"b": 2, // why\n}', b"\xff"])
+@pytest.mark.parametrize("content", [b'{"b": 2, // why\n', b"\xff"])
 def test_a_file_that_cannot_be_kept_is_not_touched_and_the_lines_are_told(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / ".x" / "s.json"
     path.parent.mkdir()

@@ -47,7 +47,7 @@ def test_deployments_become_upstreams() -> None:
 def test_what_is_left_out_is_told_and_no_secret_is() -> None:
     text = read(yaml.safe_load(TEXT), {}).text()
     for remark in (
-        "odd: it has no api_base, so it is not known where its server is",
+        "odd: bedrock has an API of its own, which llmgate does not speak",
         "llama: it has no api_base, so it is not known where its server is",
         "an entry of model_list that is no table with litellm_params",
         "general_settings: master_key",
@@ -58,6 +58,42 @@ def test_what_is_left_out_is_told_and_no_secret_is() -> None:
         assert f"# NOT CARRIED OVER: {remark}\n" in text
     assert "hunter2" not in text
     assert '#api_key_env = "OPENAI_API_KEY"' in text
+
+
+SAMPLE = """
+model_list:
+  - model_name: gpt-4
+    litellm_params: {model: azure/gpt-4, api_base: "https://x.openai.azure.com/", api_version: "2023-05-15"}
+  - model_name: fast
+    litellm_params: {model: openai/one, api_base: "https://h.example/", rpm: 1000}
+  - model_name: fast
+    litellm_params: {model: openai/two, api_base: "https://h.example/"}
+  - model_name: "*"
+    litellm_params: {model: openai/*, api_key: os.environ/OPENAI_API_KEY}
+  - model_name: "anthropic/*"
+    litellm_params: {model: "anthropic/*", api_key: os.environ/ANTHROPIC_API_KEY}
+  - model_name: "groq/*"
+    litellm_params: {model: "groq/*", api_key: os.environ/GROQ_API_KEY}
+"""
+"""The shapes of the proxy's own sample, proxy_server_config.yaml."""
+
+
+def test_what_a_gate_cannot_have_is_said() -> None:
+    text = read(yaml.safe_load(SAMPLE), {}).text()
+    upstreams = loaded(text).settings.upstreams
+    assert {name: (found.url, found.models) for name, found in upstreams.items()} == {
+        "fast": ("https://h.example", ("one",)),
+        "server": ("https://api.openai.com", ("*",)),
+        "anthropic": ("https://api.anthropic.com", ()),
+    }
+    for remark in (
+        "gpt-4: azure has an API of its own, which llmgate does not speak",
+        "of fast: two; a name leads to one model here, and one is it",
+        "the model 'anthropic/*': server has it too, with other models beside it",
+        "all of its models, so that it serves what the server itself lists",
+        "groq/*: it has no api_base, so it is not known where its server is",
+    ):
+        assert f"# NOT CARRIED OVER: {remark}\n" in text
 
 
 @pytest.mark.parametrize(

@@ -49,3 +49,19 @@ def test_a_file_of_variables_is_read() -> None:
         '[Service]\nEnvironment="OLLAMA_HOST=gpu1"\nexport OLLAMA_NUM_PARALLEL=2\n#OLLAMA_X=1\nOLLAMA_MAX_QUEUE="3"\n'
     )
     assert read_lines(text) == {"OLLAMA_HOST": "gpu1", "OLLAMA_NUM_PARALLEL": "2", "OLLAMA_MAX_QUEUE": "3"}
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ('Environment="OLLAMA_HOST=a" "OLLAMA_NUM_PARALLEL=4"', {"OLLAMA_HOST": "a", "OLLAMA_NUM_PARALLEL": "4"}),
+        ("Environment=OLLAMA_A=24h OLLAMA_B=1", {"OLLAMA_A": "24h", "OLLAMA_B": "1"}),
+        ("Environment='OLLAMA_A=b c' PATH=/x", {"OLLAMA_A": "b c"}),
+        ("OLLAMA_A='b  # no comment'", {"OLLAMA_A": "b  # no comment"}),
+        ("OLLAMA_A=b  # a comment", {"OLLAMA_A": "b"}),
+        ('OLLAMA_A="b', {"OLLAMA_A": "b"}),
+        ("OLLAMA_A", {}),
+    ],
+)
+def test_a_line_may_set_several(line: str, found: dict[str, str]) -> None:
+    assert read_lines(line) == found

@@ -27,15 +27,15 @@ async def test_drain_waits_until_nobody_is_left(gate: GateProcess, hands: Hands,
     running = await gate.ask("two")
     turn = await hands.turn()
     late = await run("drain", "two", "--wait", "--timeout", "300ms")
-    assert (late.status, late.out) == (5, "two is closed: 1 running, 0 waiting\n")
+    assert (late.status, late.out) == (5, "two is draining: 1 running, 0 waiting\n")
     refused = await gate.ask("two")
     assert (await refused.head()).status == 503
     draining = asyncio.ensure_future(run("drain", "two", "--wait", "--json"))
     await turn.complete()
     await running.frames()
     ended = (await draining).json
-    assert (ended["upstream"]["running"], ended["upstream"]["state"]) == (0, "closed")
-    assert (await run("drain", "two")).out == "two is closed: 0 running, 0 waiting\n"
+    assert (ended["upstream"]["running"], ended["upstream"]["state"]) == (0, "drained")
+    assert (await run("drain", "two")).out == "two is drained: 0 running, 0 waiting\n"
     assert (await run("resume", "two")).out == "two is idle: 0 running, 0 waiting\n"
 
 
@@ -86,7 +86,7 @@ async def test_an_upstream_that_is_not_there_is_named_with_those_that_are(run: R
 async def test_without_a_daemon_they_say_how_to_start_one(run: Run, tmp_path: Path, command: str) -> None:
     refused = await run("--socket", tmp_path / "admin.sock", *command.split())
     assert (refused.status, refused.out) == (3, "")
-    assert refused.err.startswith(f"No daemon answers on {tmp_path}/admin.sock")
+    assert refused.err.startswith(f"llmgate: no daemon answers on {tmp_path}/admin.sock")
     assert "llmgate serve" in refused.err
 
 
@@ -99,7 +99,7 @@ async def test_persist_and_reload(tmp_path: Path, run: Run, hands: Hands) -> Non
         assert kept.out == (f"a: max_concurrent 1 -> 3, queue_timeout none -> 5m, written to {own.settings_path}\n")
         written = tomllib.loads(own.settings_path.read_text())["upstreams"]["a"]
         assert (written["max_concurrent"], written["queue_timeout"]) == (3, "5m")
-        own.write_settings({"upstreams": {"a": limits | {"max_concurrent": 4}}})
+        own.write_settings({"upstreams": {"a": limits | {"max_concurrent": 4, "queue_timeout": "5m"}}})
         reloaded = await run(*at, "reload")
         assert (reloaded.status, reloaded.err) == (0, "")
         assert "upstreams.a.max_concurrent: 1 -> 4" in reloaded.out
