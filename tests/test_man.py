@@ -13,6 +13,7 @@ import typer.main
 from llmgate import errors
 from llmgate.adminapi import LimitsChange, RequestsQuery
 from llmgate.cli.app import app
+from llmgate.cli.status import HEADER
 from llmgate.server.admin_route import Fault
 from llmgate.server.admin_table import ROUTES
 from llmgate.tui.keys import KEYS
@@ -52,8 +53,11 @@ def options_in(roff: str) -> set[str]:
     return found
 
 
+OWN_PAGES = {"serve": "llmgate-serve.8", "status": "llmgate-status.1", "top": "llmgate-top.1"}
+
+
 def section(name: str) -> str:
-    """The text of one command's subsection."""
+    """The text of one command's subsection in llmgate(1)."""
     found = re.search(rf"^\.Ss llmgate {name}\n(.*?)(?=^\.S[sh] )", LLMGATE, re.MULTILINE | re.DOTALL)
     assert found is not None, f"man/llmgate.1 has no section of {name}"
     return found[1]
@@ -61,15 +65,49 @@ def section(name: str) -> str:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_of_a_command_is_listed_and_no_other(name: str) -> None:
-    assert options_in(section(name)) == options_of(COMMANDS[name]) - {"-h", "--help"}
+    text = (MAN / OWN_PAGES[name]).read_text() if name in OWN_PAGES else section(name)
+    assert options_in(text) == options_of(COMMANDS[name]) - {"-h", "--help"}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_synopsis_has_the_same_options(name: str) -> None:
-    synopsis = LLMGATE.partition(".Sh SYNOPSIS\n")[2].partition(".Sh ")[0]
-    block = next(block for block in synopsis.split(".Nm\n") if f".Cm {name}\n" in block)
-    named = {f"--{option}" for option in re.findall(r"Fl Fl ([a-z-]+)", block)}
-    assert named == {option for option in options_of(COMMANDS[name]) - {"--help"} if option.startswith("--")}
+    block = next(block for block in synopsis(LLMGATE).split(".Nm\n") if f".Cm {name}\n" in block)
+    wanted = {option for option in options_of(COMMANDS[name]) - {"--help"} if option.startswith("--")}
+    assert {f"--{option}" for option in re.findall(r"Fl Fl ([a-z-]+)", block)} == wanted
+
+
+def synopsis(page: str) -> str:
+    return page.partition(".Sh SYNOPSIS\n")[2].partition(".Sh ")[0]
+
+
+@pytest.mark.parametrize(("name", "file"), OWN_PAGES.items())
+def test_a_page_of_its_own_has_the_same_synopsis_and_is_referred_to(name: str, file: str) -> None:
+    own = synopsis((MAN / file).read_text()).removeprefix(".Nm llmgate\n")
+    assert own in synopsis(LLMGATE)
+    assert f".Cm {name}\n" in own
+    page, number = file.split(".")
+    assert f".Xr {page} {number} " in section(name)
+
+
+def test_status_tells_its_columns_and_states() -> None:
+    page = (MAN / OWN_PAGES["status"]).read_text()
+    told = re.findall(r"^\.It Cm ([A-Z].*)$", page, re.MULTILINE)
+    columns = {word for line in told for word in line.split(" , ")} | {"UPSTREAM", ""}
+    assert {*HEADER, "TIMEOUT"} == {column for each in columns for column in each.split(", ")}
+
+
+ORDER = (
+    *("NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "ENVIRONMENT", "FILES", "EXIT STATUS", "NOTES", "EXAMPLES"),
+    "SEE ALSO",
+)
+"""Of man-pages(7); but for EXIT STATUS, which mdoc has behind FILES."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_headings_are_the_usual_ones_in_the_usual_order(page: Path) -> None:
+    found = re.findall(r"^\.Sh (.+)$", page.read_text(), re.MULTILINE)
+    assert set(found) <= set(ORDER)
+    assert found == sorted(found, key=ORDER.index)
 
 
 def test_no_section_of_a_command_that_is_not_there() -> None:

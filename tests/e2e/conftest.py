@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from canaries import assert_no_leak
 from gateprocess import GateProcess, allow_many_files
 from hands import Hands, hold_port
 from rawclient import Client
@@ -42,7 +43,12 @@ def daemon(tmp_path_factory: pytest.TempPathFactory, listening: socket.socket) -
     upstreams = {
         name: {"url": url, "release_timeout": "5ms", "on_down": "fail", **limits} for name, limits in UPSTREAMS.items()
     }
-    settings = {"admin": {"history": 20_000}, "server": {"max_body": "1MiB"}, "upstreams": upstreams}
+    settings = {
+        "admin": {"history": 20_000},
+        "server": {"max_body": "1MiB"},
+        "waiting": {"heartbeat": "60s"},  # on a slow machine none of its signs of life is between what tests wait for
+        "upstreams": upstreams,
+    }
     with GateProcess(tmp_path_factory.mktemp("gate"), settings) as gate:
         with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
             runner.run(let_it_ask(gate, listening))
@@ -57,9 +63,11 @@ async def let_it_ask(gate: GateProcess, listening: socket.socket) -> None:
 
 @pytest.fixture(autouse=True)
 async def close_clients() -> AsyncIterator[None]:
-    """No client of a test outlives it."""
+    """No client of a test outlives it, and none was told a secret."""
     yield
+    heard = [client.heard for client in Client.opened]
     await Client.close_all()
+    assert_no_leak("\n".join(heard))
 
 
 @pytest.fixture

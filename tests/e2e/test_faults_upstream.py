@@ -95,7 +95,6 @@ async def test_f33_twenty_who_wait_for_a_server_that_is_gone_are_told_at_once(fo
                 await running.until("content_block_start")
                 clients = [(await gate.ask("m", stream=stream), stream) for stream in (True, False) * 10]
                 await gate.wait_waiting("a", 20)
-                used = Figures(gate).processor_seconds
             for client, stream in clients:
                 if stream:
                     assert b"UPSTREAM_DOWN" in (await client.frames())[-1]
@@ -104,8 +103,9 @@ async def test_f33_twenty_who_wait_for_a_server_that_is_gone_are_told_at_once(fo
                     assert (head.status, head.headers["llmgate-code"]) == (503, "UPSTREAM_DOWN")
             await gate.wait(gate.is_idle)
             assert gate.upstream("a")["failed"] == 21
-            await asyncio.sleep(1)
-            assert Figures(gate).processor_seconds - used < 1, "something goes round and round"
+            used = Figures(gate).processor_seconds
+            await asyncio.sleep(2)
+            assert Figures(gate).processor_seconds - used < 0.4, "something goes round and round"
 
 
 @linux_only
@@ -118,7 +118,7 @@ async def test_f33_twenty_who_wait_for_a_server_that_is_gone_are_held_and_served
             for number in range(20):
                 clients.append(await gate.ask("m", number=number))
                 await gate.wait_waiting("a", number + 1)
-            for client in clients[1:]:
+            for client in clients:  # the first one too, which found that out
                 assert data_of(await client.frame())["state"] == "upstream_down"
             used = Figures(gate).processor_seconds
             await asyncio.sleep(2)
@@ -286,7 +286,7 @@ async def test_f41_a_stream_in_segments_of_one_byte_is_passed_on_unchanged(
 
 
 @SPOKEN
-@pytest.mark.parametrize("step", [61, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [61, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.timeout(600)])])
 async def test_f41_a_stream_in_two_segments_is_passed_on_unchanged(
     gate: GateProcess, hands: Hands, path: str, name: str, step: int
 ) -> None:
@@ -321,7 +321,10 @@ async def test_f42_what_the_event_stream_format_allows_is_passed_on_unchanged(
     sent = change(stream)
     assert await pass_through(gate, hands, path, STREAM_HEAD + chunk(sent), b"0\r\n\r\n") == sent
     await gate.wait(gate.is_idle)
-    assert gate.requests("done")[0]["outcome"] == "completed"
+    done = gate.requests("done")[0]
+    assert done["outcome"] == "completed"
+    if path == MESSAGES:
+        assert done["output_tokens"] == 2, "the usage in it is read"
 
 
 async def test_f42_comments_between_events_are_swallowed(gate: GateProcess, hands: Hands) -> None:
@@ -353,6 +356,7 @@ async def test_f45_chunks_of_any_kind_are_read(gate: GateProcess, hands: Hands, 
 
 
 BROKEN = {
+    "too short": b"content-length: 1\r\n\r\n{}",
     "too long": b"content-length: 100\r\n\r\n{}",
     "two lengths": b"content-length: 2\r\ncontent-length: 3\r\n\r\n{}",
     "length and chunks": b"content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
@@ -482,7 +486,7 @@ def unchunked(answer: bytes) -> bytes:
 
 
 @linux_only
-@pytest.mark.parametrize("mebibytes", [48, pytest.param(1024, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("mebibytes", [48, pytest.param(1024, marks=[pytest.mark.slow, pytest.mark.timeout(600)])])
 async def test_f49_an_endless_event_is_passed_on_in_little_memory(folder: Path, mebibytes: int) -> None:
     """No line of it ends; when the server gives up nothing of it looks complete."""
     async with Hands() as hands:

@@ -1,35 +1,31 @@
 """Signs of life on a stream while nothing else is sent: while waiting, and before the upstream's first event."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from anthropic_check import faults_of, without_queue
 from gateprocess import CHAT, MESSAGES, GateProcess
-from hands import ANSWER, CHAT_ANSWER, CHAT_START, START, STOP, STREAM_HEAD, Hands, delta, hold_port
+from hands import ANSWER, CHAT_ANSWER, CHAT_START, START, STOP, STREAM_HEAD, Hands, delta
 from rawclient import Client, data_of, name_of, names_of
 
 WORKING = b": working\n\n"
 
 
 @pytest.fixture(scope="module")
-def port() -> Iterator[int]:
-    with hold_port() as holder:
-        yield int(holder.getsockname()[1])
-
-
-@pytest.fixture(scope="module")
-def lively(tmp_path_factory: pytest.TempPathFactory, port: int) -> Iterator[GateProcess]:
+def lively(tmp_path_factory: pytest.TempPathFactory, listening: socket.socket) -> Iterator[GateProcess]:
     """A daemon whose heart beats every 50 ms."""
-    upstream = {"url": f"http://127.0.0.1:{port}", "models": ["m"], "max_concurrent": 1, "release_timeout": 0}
+    url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    upstream = {"url": url, "models": ["m"], "max_concurrent": 1, "release_timeout": 0}
     settings = {"waiting": {"heartbeat": "50ms"}, "upstreams": {"a": upstream}}
     with GateProcess(tmp_path_factory.mktemp("lively"), settings) as gate:
         yield gate
 
 
 @pytest.fixture
-async def server(port: int) -> AsyncIterator[Hands]:
-    async with Hands(port) as hands:
+async def server(listening: socket.socket) -> AsyncIterator[Hands]:
+    async with Hands(listening=listening) as hands:
         yield hands
 
 

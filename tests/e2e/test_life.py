@@ -1,6 +1,7 @@
 """The daemon's own life: started, told to stop, killed, started twice, started with settings that cannot be."""
 
 import asyncio
+import contextlib
 import signal
 import socket
 import stat
@@ -8,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateprocess import CHAT, MESSAGES, GateProcess
+from gateprocess import CHAT, MESSAGES, GateProcess, request_body
 from hands import ANSWER, START, STOP, Hands, Turn, delta, hold_port
-from rawclient import Client, data_of, name_of, names_of
+from rawclient import Client, data_of, name_of, names_of, post
 
 from llmgate.simulator import Behaviour, Simulator
 
@@ -113,6 +114,43 @@ async def test_f76_past_drain_timeout_the_running_are_cut_with_an_error_event(fo
         gate.assert_no_traceback()
 
 
+async def test_f76_whose_request_is_not_whole_is_told_or_closed(folder: Path) -> None:
+    """Half a head, nothing at all, an answer not taken: closed. Half a body, or one still to be asked for: told."""
+    request = post(MESSAGES, request_body("m"))
+    async with Hands() as hands:
+        gate = GateProcess(folder, settings(hands.url)).start()
+        asking = request.replace(b"\r\n\r\n", b"\r\nexpect: 100-continue\r\n\r\n").partition(b"{")[0]
+        told = [await begin(gate, half) for half in (request[:-10], asking)]
+        closed = [await begin(gate, half) for half in (b"", b"POST")]
+        deaf = await Client.connect(gate.port, receive_buffer=4096)
+        deaf.post(MESSAGES, request_body("m"))
+        turn = await hands.turn()
+        await turn.begin(START)
+        with contextlib.suppress(TimeoutError):
+            while True:
+                async with asyncio.timeout(0.5):
+                    await turn.say(delta("x" * 60_000))
+        assert (await told[1].head()).status == 100
+        told[1].next_answer()
+        gate.signal(signal.SIGTERM)
+        await gate.wait(lambda: gate.status()["state"] == "stopping")
+        gate.signal(signal.SIGTERM)
+        for client in told:
+            head = await client.head()
+            assert (head.status, head.headers["llmgate-code"], head.headers["connection"]) == (503, "REFUSED", "close")
+        for client in closed:
+            assert await client.wait_closed() == b""
+        assert await gate.wait_exit() == 0
+        assert "uvicorn" not in gate.log
+        gate.assert_no_traceback()
+
+
+async def begin(gate: GateProcess, data: bytes) -> Client:
+    client = await Client.connect(gate.port)
+    client.send(data)
+    return client
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_f76_told_twice_it_cuts_at_once(folder: Path, number: signal.Signals) -> None:
     async with Hands() as hands:
@@ -158,9 +196,10 @@ async def test_with_a_port_in_use_it_says_so_and_exits_69(folder: Path) -> None:
 
 
 async def test_of_two_daemons_on_one_socket_the_second_exits_69(folder: Path) -> None:
-    first = GateProcess(folder, settings("http://127.0.0.1:9"))
+    quiet = settings("http://127.0.0.1:9") | {"log": {"level": "info"}}  # both write to one file
+    first = GateProcess(folder, quiet)
     with first:
-        second = GateProcess(folder, settings("http://127.0.0.1:9"))
+        second = GateProcess(folder, quiet)
         second.mark_log()
         second.spawn()
         assert await second.wait_exit() == 69

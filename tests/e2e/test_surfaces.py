@@ -1,12 +1,13 @@
 """Every surface but Messages and chat, which the other tests are about: waiting in the queue, passing, failing."""
 
 import json
+import socket
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 from gateprocess import CHAT, GateProcess
-from hands import CHAT_ANSWER, Hands, hold_port
+from hands import CHAT_ANSWER, Hands
 from rawclient import Client, CutOff, data_of, name_of
 from spoken import NDJSON, SPOKEN
 
@@ -265,34 +266,29 @@ async def test_inside_a_line_too_long_nothing_of_ours_is_said(gate: GateProcess,
 # ---- signs of life, and the setting for OpenAI's
 
 
-@pytest.fixture(scope="module")
-def port() -> Iterator[int]:
-    with hold_port() as holder:
-        yield int(holder.getsockname()[1])
-
-
-def lively(folder: Any, port: int, keepalive: str) -> GateProcess:
+def lively(folder: Any, listening: socket.socket, keepalive: str) -> GateProcess:
     """A daemon whose heart beats every 50 ms."""
-    upstream = {"url": f"http://127.0.0.1:{port}", "models": ["m"], "max_concurrent": 1, "release_timeout": 0}
+    url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    upstream = {"url": url, "models": ["m"], "max_concurrent": 1, "release_timeout": 0}
     waiting = {"heartbeat": "50ms", "openai_keepalive": keepalive}
     return GateProcess(folder, {"waiting": waiting, "upstreams": {"a": upstream}})
 
 
 @pytest.fixture(scope="module")
-def chunking(tmp_path_factory: pytest.TempPathFactory, port: int) -> Iterator[GateProcess]:
-    with lively(tmp_path_factory.mktemp("chunking"), port, "chunk") as gate:
+def chunking(tmp_path_factory: pytest.TempPathFactory, listening: socket.socket) -> Iterator[GateProcess]:
+    with lively(tmp_path_factory.mktemp("chunking"), listening, "chunk") as gate:
         yield gate
 
 
 @pytest.fixture(scope="module")
-def quiet(tmp_path_factory: pytest.TempPathFactory, port: int) -> Iterator[GateProcess]:
-    with lively(tmp_path_factory.mktemp("quiet"), port, "off") as gate:
+def quiet(tmp_path_factory: pytest.TempPathFactory, listening: socket.socket) -> Iterator[GateProcess]:
+    with lively(tmp_path_factory.mktemp("quiet"), listening, "off") as gate:
         yield gate
 
 
 @pytest.fixture
-async def server(port: int) -> AsyncIterator[Hands]:
-    async with Hands(port) as hands:
+async def server(listening: socket.socket) -> AsyncIterator[Hands]:
+    async with Hands(listening=listening) as hands:
         yield hands
 
 

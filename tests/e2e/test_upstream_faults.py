@@ -2,13 +2,22 @@
 
 import asyncio
 import json
+import random
+import socket
+from collections import Counter
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
+import anthropic
+import openai
 import pytest
 from anthropic_check import read_events
 from gateprocess import CHAT, MESSAGES, GateProcess, request_body
 from hands import ANSWER, CHAT_ANSWER, CHAT_START, START, STREAM_HEAD, Hands, Turn, chunk, delta, hold_port
+from puppet import Connection
 from rawclient import Client, data_of, name_of, names_of
+from spoken import NDJSON, SPOKEN
 
 KEY = "sk-ant-api03-AAAABBBBCCCCDDDDEEEEFFFF"
 RATE_LIMITED = json.dumps({"type": "error", "error": {"type": "rate_limit_error", "message": "a busy model"}}).encode()
@@ -34,8 +43,8 @@ def gate_to_nobody(tmp_path_factory: pytest.TempPathFactory, nobodys_port: int) 
         "url": f"http://127.0.0.1:{nobodys_port}",
         "models": ["m"],
         "max_concurrent": 1,
-        "first_byte_timeout": "300ms",
-        "idle_timeout": "300ms",
+        "first_byte_timeout": "1500ms",
+        "idle_timeout": "1500ms",
         "release_timeout": 0,
         "on_down": "fail",
     }
@@ -60,6 +69,36 @@ async def test_f39_an_answer_that_ends_before_its_body_is_a_502_or_an_error_even
     assert (await client.head()).status == 502
     assert (await client.json())["error"]["type"] == "api_error"
     assert await outcome_of(gate) == "upstream_error"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_f39_the_official_clients_raise(gate: GateProcess, hands: Hands, stream: bool) -> None:
+    """None takes an answer that has a head only for a success."""
+    head = STREAM_HEAD if stream else b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n"
+    for ask, error in ((ask_anthropic, anthropic.APIError), (ask_openai, openai.APIError)):
+        asking = asyncio.ensure_future(ask(gate.url, stream))
+        turn = await hands.turn()
+        await turn.connection.send(head)
+        turn.connection.close()
+        with pytest.raises(error):
+            await asking
+
+
+MESSAGES_ASKED: Any = [{"role": "user", "content": "hi"}]
+
+
+async def ask_anthropic(url: str, stream: bool) -> None:
+    async with anthropic.AsyncAnthropic(api_key="x", base_url=f"{url}/llm", max_retries=0) as client:
+        answer = await client.messages.create(model="one", max_tokens=9, messages=MESSAGES_ASKED, stream=stream)
+        if isinstance(answer, anthropic.AsyncStream):
+            [event async for event in answer]
+
+
+async def ask_openai(url: str, stream: bool) -> None:
+    async with openai.AsyncOpenAI(api_key="x", base_url=f"{url}/llm/v1", max_retries=0) as client:
+        answer = await client.chat.completions.create(model="one", messages=MESSAGES_ASKED, stream=stream)
+        if isinstance(answer, openai.AsyncStream):
+            [chunk async for chunk in answer]
 
 
 async def test_a_stream_that_ends_well_without_an_event_is_an_error_event(gate: GateProcess, hands: Hands) -> None:
@@ -159,6 +198,7 @@ async def test_an_error_event_of_the_upstream_is_passed_on_and_counted(gate: Gat
 
 @pytest.mark.parametrize("path", [MESSAGES, CHAT])
 @pytest.mark.parametrize("way", ["close", "reset", "two segments"])
+@pytest.mark.timeout(600)
 async def test_f40_a_stream_cut_at_each_byte_gives_whole_events_and_an_error(
     gate: GateProcess, hands: Hands, path: str, way: str
 ) -> None:
@@ -194,6 +234,28 @@ async def send_cut(turn: Turn, data: bytes, way: str) -> None:
     (turn.connection.reset if way == "reset" else turn.connection.close)()
 
 
+@pytest.mark.parametrize("step", [29, pytest.param(3, marks=[pytest.mark.slow, pytest.mark.timeout(600)])])
+@pytest.mark.parametrize("path", [path for path, spoken in SPOKEN.items() if spoken.stream])
+async def test_f40_on_every_other_surface(gate: GateProcess, hands: Hands, path: str, step: int) -> None:
+    spoken = SPOKEN[path]
+    whole = spoken.stream.removesuffix(b"data: [DONE]\n\n")
+    end, read = (b"\n", Client.line) if spoken.content_type == NDJSON else (b"\n\n", Client.frame)
+    for offset in range(0, len(whole), step):
+        client = await gate.ask("one", path=path)
+        turn = await hands.turn()
+        await turn.begin(whole[:offset])
+        turn.connection.close()
+        told = []
+        while piece := await read(client):
+            told.append(piece)
+        passed = whole[: whole.rfind(end, 0, offset) + len(end)] if end in whole[:offset] else b""
+        *before, error = [piece for piece in told if piece != b"data: [DONE]\n\n"]
+        assert b"".join(before) == passed, offset
+        assert b"UPSTREAM_ERROR" in error
+        assert len(told) - len(before) == 1 + (path == "/v1/completions")
+        await gate.wait(gate.is_idle)
+
+
 async def test_f46_broken_framing_is_never_reused(gate: GateProcess, hands: Hands) -> None:
     client = await gate.ask("one", stream=False)
     turn = await hands.turn()
@@ -206,14 +268,43 @@ async def test_f46_broken_framing_is_never_reused(gate: GateProcess, hands: Hand
     assert await client.body() == ANSWER
 
 
-async def test_f51_an_idle_connection_that_the_server_closed_is_not_used(gate: GateProcess, hands: Hands) -> None:
-    for _ in range(50):
-        client = await gate.ask("one")
+@pytest.mark.parametrize("rounds", [200, pytest.param(1000, marks=[pytest.mark.slow, pytest.mark.timeout(600)])])
+async def test_f51_an_idle_connection_that_the_server_closes_as_it_is_used(
+    gate: GateProcess, hands: Hands, rounds: int
+) -> None:
+    """The server reads on after its FIN, so that it sees whatever came too late: that is an error, and not sent again.
+
+    What comes on a new connection is answered as ever."""
+    dice = random.Random(rounds)
+    closed: set[Connection] = set()
+    ends: Counter[int] = Counter()
+    idle: Connection | None = None
+    for number in range(rounds):
+        steps = [partial(gate.ask, "one", stream=False, number=number), partial(close_half, idle, closed)]
+        if dice.random() < 0.7:
+            steps.reverse()
+        came = [await step() for step in steps]
+        (client,) = [one for one in came if one is not None]
         turn = await hands.turn()
-        await turn.complete()
-        assert await client.body() == ANSWER
-        turn.connection.close()
-    assert len(hands.requests) == 50
+        assert turn.fields["number"] == number
+        if turn.connection in closed:
+            turn.connection.close()
+        else:
+            await turn.complete()
+        status = (await client.head()).status
+        assert status == (502 if turn.connection in closed else 200)
+        ends[status] += 1
+        client.fin()
+        idle = turn.connection if status == 200 else None
+    assert [json.loads(request.body)["number"] for request in hands.requests] == list(range(rounds))
+    assert ends[200] > rounds // 2
+
+
+async def close_half(connection: Connection | None, closed: set[Connection]) -> None:
+    """FIN, and it goes on reading."""
+    if connection is not None and connection.is_open:
+        closed.add(connection)
+        connection.transport.get_extra_info("socket").shutdown(socket.SHUT_WR)
 
 
 async def test_a_server_that_closes_after_each_answer_is_served(gate: GateProcess, hands: Hands) -> None:
@@ -299,7 +390,7 @@ async def test_a_server_that_comes_up_later_is_used(gate_to_nobody: GateProcess,
 
 
 async def test_upstream_clocks_run_from_dispatch_on(gate_to_nobody: GateProcess, nobodys_port: int) -> None:
-    """first_byte_timeout and idle_timeout are 300 ms here; waiting longer than that in the queue costs nothing."""
+    """first_byte_timeout and idle_timeout are 1.5 s here; waiting longer than that in the queue costs nothing."""
     gate = gate_to_nobody
     async with Hands(nobodys_port) as hands:
         silent = await gate.ask("m")

@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
+from puppet import LIVENESS_SECONDS
 
 from llmgate.simulator import Behaviour, Failure, Simulator
 
@@ -14,13 +15,13 @@ BODY = {"model": "m", "stream": True, "messages": []}
 
 async def until(server: Simulator, **wanted: int) -> None:
     """Let the loop run until the ledger shows what is wanted."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIVENESS_SECONDS):
         while any(getattr(server.ledger, name) != value for name, value in wanted.items()):  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 
 
 async def test_surplus_requests_get_nothing_and_start_in_order(wire: Any) -> None:
-    async with Simulator(Behaviour(slots=2, hold=0.05)) as server:
+    async with Simulator(Behaviour(slots=2, hold=0.7)) as server:
         clients = [await wire.connect(server.port) for _ in range(5)]
         for number, client in enumerate(clients):
             client.post(call_id=f"id-{number}")
@@ -49,7 +50,7 @@ async def test_a_client_that_closes_frees_its_slot_for_the_next(wire: Any) -> No
 
 
 async def test_a_client_that_closes_while_held_back_never_starts(wire: Any) -> None:
-    async with Simulator(Behaviour(hold=0.03)) as server:
+    async with Simulator(Behaviour(hold=0.7)) as server:
         first, second = await wire.connect(server.port), await wire.connect(server.port)
         first.post(call_id="first")
         await first.head()

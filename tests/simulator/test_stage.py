@@ -40,12 +40,12 @@ def test_traffic_waits_for_the_front_door() -> None:
             return opened.is_set()
 
         with Stage(is_open, f"http://127.0.0.1:{door.getsockname()[1]}"):
-            assert asked.acquire(timeout=10)
-            assert asked.acquire(timeout=10)
+            assert asked.acquire(timeout=60)
+            assert asked.acquire(timeout=60)
             with pytest.raises(TimeoutError):
                 door.accept()
             opened.set()
-            door.settimeout(10)
+            door.settimeout(60)
             connection, _ = door.accept()
             connection.close()
             came.set()

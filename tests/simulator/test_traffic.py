@@ -35,7 +35,7 @@ async def test_visitors_come_again_and_again_by_both_surfaces() -> None:
     port = server.sockets[0].getsockname()[1]
     async with server:
         task = asyncio.ensure_future(run_traffic(f"http://127.0.0.1:{port}", beat_seconds=0.002))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(paths) < 12:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
         task.cancel()

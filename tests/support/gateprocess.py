@@ -6,6 +6,9 @@
     gate.stop()
 
 Its clients' port is a free one. A traceback in its log fails the test when it is stopped.
+
+It has secrets about it, and so have the clients of `ask`; it logs at debug level. When it is over, a piece of one in
+its log, or before its stop in anything that an operator can see, fails the test (F65).
 """
 
 import asyncio
@@ -23,6 +26,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from canaries import EVERYWHERE, assert_no_leak
 from puppet import LIVENESS_SECONDS
 from rawclient import Client
 
@@ -32,6 +36,23 @@ CHAT = "/llm/v1/chat/completions"
 
 START_SECONDS = 60.0
 """A machine that does nothing else needs one; only a broken program comes near it."""
+
+KEY_VARIABLE = "UPSTREAM_KEY_OF_TESTS"
+SECRETS_OF_UPSTREAM = {
+    "api_key_env": KEY_VARIABLE,
+    "headers": {"x-secret": EVERYWHERE["header of an upstream"]},
+}
+"""Set for each upstream for which a test sets nothing of the kind."""
+SECRETS_OF_CLIENT = {
+    "authorization": f"Bearer {EVERYWHERE['authorization of a client']}",
+    "cookie": f"session={EVERYWHERE['cookie']}",
+}
+PROMPT = f"hi, my password is {EVERYWHERE['prompt']}"
+_OWN_KEYS = {"authorization", "x-api-key"}
+
+SHOWN = ("/v1/status", "/v1/upstreams", "/v1/requests", "/v1/requests?state=done", "/v1/config", "/metrics")
+"""With `_EVENTS`, all that an operator can ask for."""
+_EVENTS = b"GET /v1/events HTTP/1.1\r\nhost: x\r\n\r\n"
 
 
 class GateProcess:
@@ -83,21 +104,27 @@ class GateProcess:
         own = {
             "server": {"listen": ["127.0.0.1:0"]},
             "admin": {"socket": str(self.socket)},
-            "log": {"format": "text"},
+            "log": {"format": "text", "level": "debug"},
         }
+        upstreams = {name: with_secrets(fields) for name, fields in settings.get("upstreams", {}).items()}
+        settings = {**settings, **({"upstreams": upstreams} if upstreams else {})}
         return {key: {**own.get(key, {}), **settings.get(key, {})} for key in {**own, **settings}}
 
     # ---- life
 
     def spawn(self) -> None:
         """Starts the process and does not wait for it."""
-        environ = {name: value for name, value in os.environ.items() if not name.startswith("LLMGATE_")}
-        environ |= {"PYTHONPATH": str(ROOT), **self._environ}
         arguments = [*self._prefix, sys.executable, "-m", "llmgate", *self._command]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environ, cwd=self.folder
+                arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment, cwd=self.folder
             )
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """That of its process."""
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("LLMGATE_")}
+        return {**environ, "PYTHONPATH": str(ROOT), KEY_VARIABLE: EVERYWHERE["key of an upstream"], **self._environ}
 
     def start(self) -> Self:
         """Starts it and waits until it takes requests."""
@@ -121,7 +148,8 @@ class GateProcess:
         self._started().send_signal(number)
 
     def stop(self) -> None:
-        """SIGTERM; it must end by itself, with status 0, and must not have logged an error."""
+        """SIGTERM; it must end by itself, with status 0, and must not have logged an error or shown a secret."""
+        assert_no_leak(self._all_views())
         self.signal()
         try:
             status = self._started().wait(LIVENESS_SECONDS)
@@ -130,6 +158,7 @@ class GateProcess:
             raise AssertionError(f"llmgate did not stop:\n{self.log}") from None
         assert status == 0, self.log
         self.assert_no_traceback()
+        self.assert_no_secret()
 
     def end(self) -> None:
         """SIGKILL, if it still runs."""
@@ -143,6 +172,7 @@ class GateProcess:
         async with asyncio.timeout(START_SECONDS):
             while (status := self._started().poll()) is None:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
+        self.assert_no_secret()
         return status
 
     def __enter__(self) -> Self:
@@ -184,6 +214,21 @@ class GateProcess:
 
     def assert_no_traceback(self) -> None:
         assert "Traceback" not in self.log, self.log
+
+    def assert_no_secret(self) -> None:
+        """In its log, whatever happened to it."""
+        assert_no_leak(self.log)
+
+    def _all_views(self) -> str:
+        """Of a daemon whose admin socket answers."""
+        told = []
+        with contextlib.suppress(OSError), contextlib.closing(_UnixConnection(self.socket)) as connection:
+            for target in SHOWN:
+                connection.request("GET", target)
+                told.append(connection.getresponse().read().decode())
+            connection.sock.sendall(_EVENTS)
+            told.append(_read_event(connection.sock))
+        return "\n".join(told)
 
     def status(self) -> dict[str, Any]:
         return self._look("/v1/status")
@@ -244,9 +289,9 @@ class GateProcess:
         headers: Mapping[str, str] | None = None,
         **fields: Any,
     ) -> Client:
-        """A client of its own that has sent one request."""
+        """A client of its own that has sent one request, with secrets in it."""
         client = await Client.connect(self.port)
-        client.post(path, request_body(model, stream=stream, **fields), headers)
+        client.post(with_query(path), request_body(model, stream=stream, **fields), with_credentials(headers or {}))
         return client
 
 
@@ -256,8 +301,26 @@ def allow_many_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 20_000), most))
 
 
+def with_secrets(upstream: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of an upstream, with secrets unless a test says what it is sent."""
+    if upstream.keys() & {"api_key_file", "forward_auth", *SECRETS_OF_UPSTREAM}:
+        return dict(upstream)
+    return {**SECRETS_OF_UPSTREAM, **upstream}
+
+
+def with_credentials(headers: Mapping[str, str]) -> dict[str, str]:
+    """A client that has a key of its own sends no second one: two are none."""
+    named = {name.lower() for name in headers}
+    left_out = _OWN_KEYS if named & _OWN_KEYS else set()
+    return {name: value for name, value in SECRETS_OF_CLIENT.items() if name not in named | left_out} | dict(headers)
+
+
+def with_query(path: str) -> str:
+    return path if "?" in path else f"{path}?token={EVERYWHERE['query']}"
+
+
 def request_body(model: str, *, stream: bool = True, **fields: Any) -> bytes:
-    messages = [{"role": "user", "content": "hi"}]
+    messages = [{"role": "user", "content": PROMPT}]
     return json.dumps({"model": model, "max_tokens": 16, "stream": stream, "messages": messages} | fields).encode()
 
 
@@ -270,6 +333,14 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(self.timeout)
         self.sock.connect(str(self._path))
+
+
+def _read_event(connection: socket.socket) -> str:
+    """The first one, which tells the whole state."""
+    told = b""
+    while b"\n\n" not in told and (piece := connection.recv(1 << 20)):
+        told += piece
+    return told.decode()
 
 
 def as_toml(settings: Mapping[str, Any]) -> str:

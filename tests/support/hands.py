@@ -222,12 +222,17 @@ def hold_port() -> socket.socket:
     """Keeps a port of 127.0.0.1 for later servers of this test run; until one listens, connections are refused."""
     holder = socket.socket(proto=socket.IPPROTO_TCP)  # else asyncio leaves TCP_NODELAY off what it accepts
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     holder.bind(("127.0.0.1", 0))
     return holder
 
 
 def free_port() -> int:
-    """For programs that cannot take a free one by themselves; nobody else is likely to take it so soon."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """For programs that cannot take a free one by themselves; until this process ends nobody else is given it.
+
+    A program may listen there all the same, be it with SO_REUSEADDR or with SO_REUSEPORT: the holder does not listen.
+    """
+    with hold_port() as holder:
+        port = int(holder.getsockname()[1])
+        holder.detach()
+    return port

@@ -12,6 +12,8 @@ from typing import Any, ClassVar, Self
 
 from puppet import LIVENESS_SECONDS
 
+_HEARD = 1 << 20
+
 
 class CutOff(Exception):
     """The connection ended before the answer did."""
@@ -101,6 +103,12 @@ class Client:
     # ---- reading
 
     @property
+    def heard(self) -> str:
+        """Headers and body of its newest answer, as far as they were read; the first of a very long one."""
+        headers = str(self._head.headers) if self._head is not None else ""
+        return headers + self.received[:_HEARD].decode(errors="replace")
+
+    @property
     def read_at(self) -> float:
         """When the newest bytes came, on the monotonic clock."""
         return self._reader.read_at
@@ -169,7 +177,8 @@ class Client:
         head = await self.head()
         length = head.headers.get("content-length")
         if length is not None:
-            return await self._exactly(int(length))
+            self.received = await self._exactly(int(length))
+            return self.received
         while await self.chunk():
             pass
         return self.received

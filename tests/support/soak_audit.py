@@ -32,6 +32,8 @@ MOST_SLOPE = 1 << 20
 """Bytes in ten minutes."""
 WARM_SECONDS = 240.0
 """The first half of a soak, and no less than this, is warming up: histories fill, the allocator finds its size."""
+TASKS_LEEWAY = 2
+"""Of each kind: a question of our own or of the test's may be under way when they are counted."""
 FILES_LEEWAY = 8
 """Kept connections to the servers are open files, and not left over."""
 
@@ -44,6 +46,7 @@ def audit(story: Story) -> list[str]:
         *_servers_saw_the_right_ones(story),
         *_nothing_is_left(story),
         *_memory_is_flat(story.figures),
+        *_something_was_done(story),
     ]
 
 
@@ -115,6 +118,9 @@ def _nothing_is_left(story: Story) -> Iterator[str]:
         yield f"{story.end['files']} files are open, {story.start_files} were at the start"
     if story.figures and story.figures[-1].threads > story.start_threads + 2:
         yield f"{story.figures[-1].threads} threads run, {story.start_threads} did at the start"
+    for name, count in (story.end_tasks - story.start_tasks).items():
+        if count > TASKS_LEEWAY:
+            yield f"{count} more tasks than at the start: {name}"
     for line in story.log_errors:
         yield f"the log says: {line}"
 
@@ -141,6 +147,15 @@ def _memory_is_flat(figures: list[Figures]) -> Iterator[str]:
         yield f"memory grows by {slope(figures) / (1 << 20):.2f} MiB in ten minutes"
 
 
+def _something_was_done(story: Story) -> Iterator[str]:
+    """A long soak without reloads or killed servers is none."""
+    if not story.figures or story.figures[-1].at < SLOPE_SECONDS:
+        return
+    for deed in ("reloads", "killed", "stood still"):
+        if not any(deed in done for done in story.deeds):
+            yield f"nothing was done of this: {deed}"
+
+
 def report(story: Story, findings: list[str]) -> str:
     """All of it for people."""
     ends = Counter(told.end for told in story.told)
@@ -161,6 +176,7 @@ def report(story: Story, findings: list[str]) -> str:
         f"Memory by the minute, in MiB: {_by_the_minute(story.figures)}",
         f"Open files: {story.start_files} at the start, {story.end.get('files')} at the end",
         f"Threads: {story.start_threads} at the start, {last.threads} at the end",
+        f"Tasks: {story.start_tasks.total()} at the start, {story.end_tasks.total()} at the end",
         f"At the end: {story.end}",
         "",
         f"{len(findings)} findings" + (":" if findings else ": every request had one end, and all accounts agree."),

@@ -65,6 +65,9 @@ class Story:
     """Waiting, running and draining, and open files, when all clients had gone."""
     start_files: int = 0
     start_threads: int = 0
+    start_tasks: Counter[str] = field(default_factory=Counter)
+    end_tasks: Counter[str] = field(default_factory=Counter)
+    """The daemon's asyncio tasks by what they do."""
     log_errors: list[str] = field(default_factory=list)
 
     def note_event(self, event: dict[str, Any]) -> None:

@@ -28,6 +28,7 @@ def keyed_daemon(tmp_path_factory: pytest.TempPathFactory, listening: socket.soc
     settings = {
         "server": {"keys_file": keys, "cors": {"origins": ["https://chat.example.org"]}, "max_body": "1MiB"},
         "log": {"level": "debug", "format": "text"},
+        "waiting": {"heartbeat": "60s"},
         "upstreams": {"up": {**upstream, "release_timeout": "5ms", "on_down": "fail", "forward_auth": True}},
     }
     with GateProcess(folder, settings) as gate:

@@ -1,5 +1,13 @@
-"""F63 in a real browser: a page of another origin cannot ask, one whose origin is allowed streams and reads headers."""
+"""F63 in a real browser: a page of another origin cannot ask, one whose origin is allowed streams and reads headers.
 
+The official SDKs run in such a page as well, from the packages that `make clients` installs.
+"""
+
+import functools
+import http.server
+import json
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -62,6 +70,32 @@ async function ask() {
 addEventListener("load", ask);
 </script><body>"""
 
+SDK_PAGE = """<!doctype html><script type="importmap">IMPORTS</script><script type="module">
+const report = (what) => fetch("/report", { method: "POST", body: JSON.stringify(what) });
+const found = {};
+try {
+  const { default: Client } = await import("NAME");
+  const client = new Client({ baseURL: "http://127.0.0.1:PORT/llmBASE", apiKey: "KEY", maxRetries: 0,
+    dangerouslyAllowBrowser: true });
+  await report("loaded");
+  const request = { model: "m", max_tokens: 16, messages: [{ role: "user", content: "hi" }] };
+  const stream = client.SURFACE.stream(request);
+  for await (const event of stream) found.last = event.type ?? event.choices[0].finish_reason;
+  found.text = await stream.FINISHED;
+} catch (error) { found.error = String(error); }
+await report(found);
+</script><body>"""
+
+SDKS = {
+    "@anthropic-ai/sdk": {"BASE": "", "SURFACE": "messages", "FINISHED": "finalText()"},
+    "openai": {"BASE": "/v1", "SURFACE": "chat.completions", "FINISHED": "finalContent()"},
+}
+HEARD = {
+    "@anthropic-ai/sdk": {"last": "message_stop", "text": "Hello there"},
+    "openai": {"last": "stop", "text": "Hello"},
+}
+PACKAGES = Path(__file__).parents[2] / "clients/js/node_modules"
+
 
 @pytest.fixture
 def browser() -> str:
@@ -69,6 +103,37 @@ def browser() -> str:
     if found is None:
         pytest.skip("no chromium: apt-get install chromium")
     return found
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """Serves files to pages of every origin."""
+
+    def end_headers(self) -> None:
+        self.send_header("access-control-allow-origin", "*")
+        super().end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Not to the test's output."""
+
+
+@pytest.fixture
+def imports() -> Iterator[str]:
+    """An import map for the installed packages, as a bundler for browsers would see them."""
+    assert PACKAGES.is_dir(), f"no packages in {PACKAGES.parent}: run `make clients`, or `npm ci` there"
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=PACKAGES)) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        root = f"http://127.0.0.1:{server.server_address[1]}"
+        sdk = f"{root}/@anthropic-ai/sdk"
+        names = {
+            "openai": f"{root}/openai/index.mjs",
+            "@anthropic-ai/sdk": f"{sdk}/index.mjs",
+            f"{sdk}/internal/node.mjs": f"{sdk}/internal/node.browser.mjs",  # what its package.json says for browsers
+            "@opentelemetry/api": f"{root}/@opentelemetry/api/dist/index.mjs",
+            "standardwebhooks": "data:text/javascript,export class Webhook {}",  # no module, and not used here
+        }
+        yield json.dumps({"imports": names})
+        server.shutdown()
 
 
 def page(text: str, gate: GateProcess, key: str = LAPTOP) -> bytes:
@@ -97,10 +162,38 @@ async def test_f63_an_allowed_page_streams(folder: Path, hands: Hands, browser: 
             friend.page = page(FRIENDLY_PAGE, gate)
             with browsing(browser, folder / "profile", friend.origin):
                 turn = await hands.turn()
-                assert turn.request.header(b"x-api-key") is None
+                assert turn.request.header(b"x-api-key") != LAPTOP.encode()
                 await turn.complete()
                 found = await friend.report()
             assert (found.get("error"), found["status"]) == (None, 200)
             assert found["id"].startswith("req_")
             assert "message_stop" in found["text"]
             assert (found["refused"], found["code"]) == (401, "UNAUTHORIZED")
+
+
+@pytest.mark.parametrize("sdk", SDKS)
+async def test_the_sdk_streams_in_an_allowed_page_what_it_had_to_wait_for(
+    folder: Path, hands: Hands, browser: str, imports: str, sdk: str
+) -> None:
+    upstreams = {"up": {"url": hands.url, "models": ["m"], "max_concurrent": 1, "release_timeout": "5ms"}}
+    with Site() as friend:
+        server = {"keys_file": keys_file(folder, a={"key": LAPTOP}), "cors": {"origins": [friend.origin]}}
+        settings = {"server": server, "waiting": {"heartbeat": "100ms"}, "upstreams": upstreams}
+        with GateProcess(folder, settings) as gate:
+            for waiting in range(2):
+                await gate.ask("m", headers={"x-api-key": LAPTOP})
+                await gate.wait_waiting("up", waiting)
+            text = SDK_PAGE
+            for name, value in {"IMPORTS": imports, "NAME": sdk, **SDKS[sdk]}.items():
+                text = text.replace(name, value)
+            friend.page = page(text, gate)
+            with browsing(browser, folder / "profile", friend.origin):
+                assert await friend.report() == "loaded"
+                await gate.wait_waiting("up", 2)
+                await (await hands.turn()).complete()
+                await gate.wait(lambda: gate.requests("waiting")[-1]["queue_frames"] == 2)
+                await (await hands.turn()).complete()
+                turn = await hands.turn()
+                assert turn.request.header(b"origin") is None
+                await turn.complete()
+                assert await friend.report() == HEARD[sdk]

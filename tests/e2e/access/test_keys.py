@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -35,7 +36,7 @@ async def answer_bytes(client: Client, count: int) -> list[bytes]:
     return found
 
 
-@pytest.mark.parametrize("tries", [600, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("tries", [600, pytest.param(10_000, marks=[pytest.mark.slow, pytest.mark.timeout(600)])])
 async def test_f66_ten_thousand_refusals_are_the_same_to_the_byte(keyed: GateProcess, hands: Hands, tries: int) -> None:
     for path in (MESSAGES, CHAT):
         client = await Client.connect(keyed.port)
@@ -165,3 +166,67 @@ async def test_the_models_list_and_health_over_a_unix_socket_ask_the_same(folder
             done = await asyncio.to_thread(curl, "-H", extra, "--unix-socket", str(path), "http://any.name/v1/models")
             assert done.stdout.endswith(status)
         assert json.loads(done.stdout.removesuffix("200"))["data"][0]["id"] == "m"
+
+
+def counted(gate: GateProcess, code: str) -> float:
+    told = subprocess.run(
+        ["curl", "-s", "--unix-socket", gate.socket, "http://x/metrics"], capture_output=True, text=True, check=True
+    ).stdout
+    found = re.search(rf'^llmgate_refused_total{{code="{code}"}} (\S+)$', told, re.MULTILINE)
+    return float(found[1]) if found else 0.0
+
+
+async def test_a_flood_of_every_key_is_counted_and_told_once_for_each_key(keyed: GateProcess, hands: Hands) -> None:
+    first = await keyed.ask("m", headers={"x-api-key": SLOW})
+    turn = await hands.turn()
+    reader, writer = await asyncio.open_unix_connection(str(keyed.socket), limit=1 << 24)
+    writer.write(b"GET /v1/events HTTP/1.1\r\nhost: x\r\n\r\n")
+    async with asyncio.timeout(30):
+        await reader.readuntil(b'"type":"snapshot"')
+        await reader.readuntil(b"\n\n")
+    before = counted(keyed, "MODEL_NOT_ALLOWED")
+    for _ in range(30):
+        for key, model, status in ((SLOW, "m", 429), (TEAM, "other", 403), ("wrong", "m", 401)):
+            client = await keyed.ask(model, headers={"x-api-key": key}, stream=False)
+            assert (await client.head()).status == status
+            await client.body()
+    assert counted(keyed, "MODEL_NOT_ALLOWED") == before + 30
+    await turn.complete()
+    await first.body()
+    seen = b""
+    async with asyncio.timeout(30):
+        while b'"kind":"released"' not in seen:
+            seen += await reader.readuntil(b"\n\n")
+    writer.close()
+    assert seen.count(b"(KEY_LIMIT)") == seen.count(
+        b'"kind":"caller_refused","upstream":"","text":"refused a request with key=slow'
+    )
+    for code in (b"(KEY_LIMIT)", b"(MODEL_NOT_ALLOWED)", b"(UNAUTHORIZED)"):
+        assert seen.count(code) <= 2, "one a minute, and a minute may end meanwhile"
+    lines = [line for line in keyed.new_log if "KEY_LIMIT" in line]
+    assert any("key=slow" in line for line in lines) or seen.count(b"(KEY_LIMIT)") == 0
+
+
+async def test_a_key_that_is_taken_away_takes_those_who_wait_with_it(folder: Path) -> None:
+    async with Hands() as hands:
+        keys = {"laptop": {"key": LAPTOP}, "team": {"key": TEAM}}
+        upstream = {"url": hands.url, "models": ["m"], "max_concurrent": 1}
+        settings = {"server": {"keys_file": keys_file(folder, **keys)}, "upstreams": {"a": upstream}}
+        with GateProcess(folder, settings) as gate:
+            runs = await gate.ask("m", headers={"x-api-key": LAPTOP})
+            turn = await hands.turn()
+            waits = await gate.ask("m", headers={"x-api-key": LAPTOP})
+            await gate.wait_waiting("a", 1)
+            stays = await gate.ask("m", headers={"x-api-key": TEAM}, stream=False)
+            await gate.wait_waiting("a", 2)
+            keys_file(folder, team=keys["team"])
+            told = await asyncio.to_thread(gate.reload)
+            assert [change["key"] for change in told["changed"]] == ["keys.laptop"]
+            assert b"UNAUTHORIZED" in (await waits.frames())[-1]
+            await turn.complete()
+            await runs.body()
+            await (await hands.turn()).complete()
+            await stays.body()
+            outcomes = sorted((request["key"], request["outcome"]) for request in gate.requests("done"))
+            assert outcomes == [("laptop", "completed"), ("laptop", "refused"), ("team", "completed")]
+            assert hands.untaken == 0

@@ -1,26 +1,24 @@
 """F65: secrets go in wherever they can, everything fails that can, at debug level; none comes out anywhere.
 
-A canary is 24 random letters; eight of them in a row, anywhere, are a leak.
+Every other test of a whole daemon has canaries about it as well: see GateProcess.
 """
 
 import asyncio
 import os
-import random
-import re
-import socket
-import string
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from canaries import EVERYWHERE, SLICE, make_canaries
+from canaries import leaks as leaks_of
 from gateprocess import CHAT, MESSAGES, ROOT, GateProcess, request_body
 from hands import Hands
 from keysfile import keys_file
+from puppet import refusing_port
 from rawclient import Client, post
 
-SLICE = 8
 PLACES = (
     "client key",
     "wrong key",
@@ -55,29 +53,41 @@ exchange.way_of = broken_way_of
 """Makes requests for one model fail inside llmgate, for a traceback in its log."""
 
 
-def make_canaries() -> dict[str, str]:
-    letters = random.Random(65)
-    return {place: "".join(letters.choices(string.ascii_letters + string.digits, k=24)) for place in PLACES}
-
-
-CANARIES = make_canaries()
+CANARIES = make_canaries(1, PLACES)
 
 
 def leaks(text: str) -> dict[str, str]:
-    """The places whose canary shows, and the piece of it that does."""
-    pieces = {
-        canary[start : start + SLICE]: place
-        for place, canary in CANARIES.items()
-        for start in range(len(canary) - SLICE + 1)
-    }
-    found = re.findall("(?=(" + "|".join(pieces) + "))", text)
-    return {pieces[piece]: piece for piece in found}
+    return leaks_of(text, CANARIES)
 
 
-def test_the_search_finds_a_piece() -> None:
-    piece = CANARIES["query"][10:18]
-    assert leaks(f"a log line with {piece} in it") == {"query": piece}
-    assert leaks("nothing") == {}
+def test_the_search_finds_a_piece_in_any_case() -> None:
+    for start in range(len(CANARIES["query"]) - SLICE + 1):
+        piece = CANARIES["query"][start : start + SLICE]
+        assert set(leaks(f"a log line with {piece.upper()} in it")) == {"query"}
+        assert leaks(f"a log line with {piece[1:]} in it") == {}
+
+
+async def test_the_search_of_each_daemon_finds_what_its_log_and_its_views_show(folder: Path) -> None:
+    """A session is shown, and so are the first letters of it in the log."""
+    upstream = {"url": "http://127.0.0.1:9", "models": ["m"], "max_concurrent": 1}
+    with GateProcess(folder, {"upstreams": {"a": upstream}}) as gate:
+        await ask_as(gate, EVERYWHERE["cookie"])
+        with pytest.raises(AssertionError, match="cookie"):
+            gate.stop()
+        assert gate.exit_status is None
+        with gate.log_path.open("a") as log:
+            log.write(EVERYWHERE["prompt"][3:-3])
+        with pytest.raises(AssertionError, match="prompt"):
+            gate.assert_no_secret()
+        gate.end()
+
+
+async def ask_as(gate: GateProcess, session: str) -> None:
+    """It waits until a server is there, and leaves."""
+    client = await gate.ask("m", headers={"llmgate-session": session})
+    await gate.wait_waiting("a", 1)
+    client.reset()
+    await gate.wait(gate.is_idle)
 
 
 def settings_for(folder: Path, hands: Hands, dead_port: int) -> dict[str, object]:
@@ -113,12 +123,10 @@ async def gate(folder: Path, hands: Hands, unused_port: int) -> AsyncIterator[Ga
 
 
 @pytest.fixture
-def unused_port() -> int:
+def unused_port() -> Iterator[int]:
     """Nobody listens there."""
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port: int = held.getsockname()[1]
-        return port
+    with refusing_port() as port:
+        yield port
 
 
 HEADERS = {

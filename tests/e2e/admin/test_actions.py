@@ -140,15 +140,15 @@ async def test_paused_it_sends_nobody_until_it_is_resumed(gate: GateProcess, han
     await (await hands.turn()).complete()
     await waits.body()
     assert [line for line in gate.new_log if UID in line] != []
-    assert any("three paused (was open) by uid" in line for line in gate.new_log)
-    assert any("three open (was paused) by uid" in line for line in gate.new_log)
+    assert any("three paused by uid" in line for line in gate.new_log)
+    assert any("three resumed (was paused) by uid" in line for line in gate.new_log)
 
 
 async def test_drained_it_refuses_newcomers_and_serves_who_waits_to_the_end(gate: GateProcess, hands: Hands) -> None:
     runs, waits = await gate.ask("one"), await gate.ask("one")
     turn = await hands.turn()
     await gate.wait_waiting("one", 1)
-    assert (await on_upstream(gate, "one", "drain"))["upstream"]["state"] == "closed"
+    assert (await on_upstream(gate, "one", "drain"))["upstream"]["state"] == "draining"
     refused = await gate.ask("one")
     head = await refused.head()
     assert (head.status, head.headers["llmgate-code"]) == (503, "REFUSED")
@@ -158,6 +158,7 @@ async def test_drained_it_refuses_newcomers_and_serves_who_waits_to_the_end(gate
         if client is runs:
             turn = await hands.turn()
     await gate.wait(gate.is_idle)
+    await gate.wait(lambda: any(line.endswith("one drained") for line in gate.new_log))
     await on_upstream(gate, "one", "resume")
     again = await gate.ask("one")
     await (await hands.turn()).complete()
@@ -254,9 +255,9 @@ async def test_the_settings_are_shown_with_their_origin(gate: GateProcess) -> No
     assert (cap["value"], cap["reload"]) == (1, "live")
     assert cap["origin"].startswith(f"{gate.folder}/llmgate.toml:")
     assert shown["admin.history"]["value"] == 20_000
-    assert shown["waiting.heartbeat"] == {
-        "key": "waiting.heartbeat",
-        "value": "4s",
+    assert shown["waiting.openai_keepalive"] == {
+        "key": "waiting.openai_keepalive",
+        "value": "comment",
         "origin": "default",
         "reload": "live",
     }

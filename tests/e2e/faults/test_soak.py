@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -183,9 +184,26 @@ async def keep_figures(gate: GateProcess, story: Story, began: float) -> None:
         await asyncio.sleep(1)
 
 
+class Tasks:
+    """What the daemon's tasks do, as `counted_tasks` tells it from inside."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "tasks"
+        self.environ = {
+            "LLMGATE_TEST_TASKS": str(self._file),
+            "PYTHONPATH": f"{Path(__file__).parent / 'counted_tasks'}:{ROOT}",
+        }
+
+    async def look(self, gate: GateProcess) -> Counter[str]:
+        self._file.unlink(missing_ok=True)
+        gate.signal(signal.SIGUSR2)
+        await gate.wait(self._file.exists)
+        return Counter(self._file.read_text().splitlines())
+
+
 async def test_f83_soak(folder: Path, servers: dict[str, Server]) -> None:
-    story = Story(caps=dict(CAPS))
-    with GateProcess(folder, settings_for(servers)) as gate:
+    story, tasks = Story(caps=dict(CAPS)), Tasks(folder)
+    with GateProcess(folder, settings_for(servers), environ=tasks.environ) as gate:
         await wait_for_servers(gate)
         visitors = Visitors(83, SURFACES)
         story.told = visitors.told
@@ -194,8 +212,10 @@ async def test_f83_soak(folder: Path, servers: dict[str, Server]) -> None:
         async with going(reader.follow(), keep_figures(gate, story, began)):
             await gate.wait(lambda: reader.connections == 1 and len(story.figures) > 0)
             story.start_files, story.start_threads = story.figures[-1].files, story.figures[-1].threads
+            story.start_tasks = await tasks.look(gate)
             await visit_for(SECONDS, visitors, Trouble(servers, gate, story), gate.port)
             await settle(gate)
+            story.end_tasks = await tasks.look(gate)
         read_the_end(gate, story)
     for name, server in servers.items():
         if isinstance(server, SoakServer):

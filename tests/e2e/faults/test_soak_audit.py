@@ -24,6 +24,9 @@ def right() -> Story:
     story.read_ledger("a", "start req_0 1\n")
     story.end = {"a waiting": 0, "a running": 0, "a draining": 0, "files": 12}
     story.figures = [Figures(float(at), 50 * MIB, 12, 1) for at in range(0, 1000, 10)]
+    story.deeds.update({"reloads": 2, "a killed": 1, "a stood still": 1})
+    story.start_tasks.update(["Discovery.run", "Discovery._follow"])
+    story.end_tasks.update(["Discovery.run", "Discovery._follow", "run_asgi", "run_asgi"])
     return story
 
 
@@ -63,6 +66,11 @@ WRONGS: dict[str, tuple[Callable[[Story], object], str]] = {
     "a slot lost": (lambda story: story.end.update({"a running": 1}), "1 are left: a running"),
     "files left": (lambda story: story.end.update(files=40), "40 files are open"),
     "threads left": (lambda story: story.figures.append(Figures(1000, 50 * MIB, 12, 9)), "9 threads"),
+    "tasks left": (lambda story: story.end_tasks.update(["Discovery._follow"] * 3), "3 more tasks than at the start"),
+    "files at the limit": (lambda story: story.end.update(files=19), "19 files are open"),
+    "no reload": (lambda story: story.deeds.pop("reloads"), "nothing was done of this: reloads"),
+    "nobody killed": (lambda story: story.deeds.pop("a killed"), "nothing was done of this: killed"),
+    "nobody stood still": (lambda story: story.deeds.pop("a stood still"), "nothing was done of this: stood still"),
     "events missed": (lambda story: setattr(story, "missed_events", 2), "left out 2"),
     "a log line": (lambda story: story.log_errors.append("Traceback"), "the log says"),
     "a leak": (
@@ -80,6 +88,30 @@ def test_it_finds_what_is_wrong(wrong: tuple[Callable[[Story], object], str]) ->
     findings = audit(story)
     assert any(told in finding for finding in findings), findings
     assert findings[0] in report(story, findings)
+
+
+def growing(by: float) -> Story:
+    """`by` MiB in ten minutes."""
+    story = right()
+    story.figures = [Figures(float(at), round((50 + by * at / 600) * MIB), 12, 1) for at in range(0, 1800, 10)]
+    return story
+
+
+def test_the_limit_is_a_mebibyte_in_ten_minutes() -> None:
+    assert audit(growing(0.95)) == []
+    assert audit(growing(1.05)) == ["memory grows by 1.05 MiB in ten minutes"]
+
+
+def test_memory_that_comes_in_steps_is_a_leak_too() -> None:
+    story = right()
+    story.figures = [Figures(float(at), (50 + at // 400) * MIB, 12, 1) for at in range(0, 1800, 10)]
+    assert any("memory grows" in finding for finding in audit(story))
+
+
+def test_what_fills_in_the_first_half_is_none() -> None:
+    story = right()
+    story.figures = [Figures(float(at), min(50 + at // 60, 62) * MIB, 12, 1) for at in range(0, 1800, 10)]
+    assert audit(story) == []
 
 
 def test_a_slope_is_that_of_ten_minutes_after_the_warm_up() -> None:

@@ -1,8 +1,9 @@
 """F57, the corpus: bytes that two readers of HTTP could cut into requests differently.
 
 REFUSED are answered with an error and the connection is closed; nothing of them reaches a server. TAKEN are odd but
-plain: exactly one request reaches the server, well-formed, with BODY. Behind most of them stands a second request,
-which a reader that is led astray would run.
+plain: exactly one request reaches the server, well-formed, with BODY. OURS are methods that take no body, with one: a
+reader that does not expect it takes it for the next request; they are answered here. Behind most of the others stands a
+second request, which a reader that is led astray would run.
 """
 
 from gateprocess import MESSAGES, request_body
@@ -126,3 +127,22 @@ TAKEN = {
     "headers that belong to the connection": sent(HOST, LENGTH, b"Connection: close, Content-Length\r\n"),
 }
 """Their second request is one too early: it is dropped."""
+
+METHODS = ("GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY")
+FRAMINGS = {
+    "length": (b"Content-Length: %d\r\n" % len(INNER), INNER),
+    "chunks": (CHUNKED, b"%x\r\n%b\r\n" % (len(INNER), INNER) + LAST),
+    "a length of none": (b"Content-Length: 0\r\n", b""),
+    "chunks of none": (CHUNKED, LAST),
+}
+PATHS = {"a gated path": MESSAGES, "a list": "/llm/v1/models", "no path": "/llm/v1/nowhere"}
+
+OURS = {
+    f"{method} of {path} with {framing}": f"{method} {target} HTTP/1.1\r\n".encode() + HOST + field + b"\r\n" + body
+    for method in METHODS
+    for path, target in PATHS.items()
+    for framing, (field, body) in FRAMINGS.items()
+}
+"""The body is itself a request."""
+FOLLOWING = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+"""What is sent once they are answered: whatever was inside of them would be answered before it."""

@@ -85,7 +85,7 @@ async def send_slowly(client: Client, size: int) -> int | None:
         if client._reader._buffer:
             break
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(15):
             answer = await client.head()
     except (TimeoutError, CutOff):
         return None

@@ -88,7 +88,7 @@ async def test_f75_requests_in_a_storm_of_clients_are_all_answered(folder: Path,
         assert "EMFILE" not in gate.log
 
 
-@pytest.mark.parametrize("count", [500, pytest.param(5000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [500, pytest.param(5000, marks=[pytest.mark.slow, pytest.mark.timeout(600)])])
 async def test_f82_idle_connections_cost_little_and_one_more_is_refused(folder: Path, count: int) -> None:
     allow_many_files()
     upstream = {"url": "http://127.0.0.1:9", "models": ["m"], "max_concurrent": 1}

@@ -6,7 +6,7 @@ from hands import Hands, is_question
 from puppet import Request
 from rawclient import Client
 
-from tests.e2e.front.smuggling import BODY, REFUSED, TAKEN
+from tests.e2e.front.smuggling import BODY, FOLLOWING, OURS, REFUSED, TAKEN
 
 
 def seen(hands: Hands) -> list[Request]:
@@ -62,4 +62,23 @@ async def test_f57_what_is_only_odd_is_one_request(gate: GateProcess, hands: Han
     assert (await client.wait_closed()).count(b"HTTP/1.1 ") == 0
     await ask_plainly(gate, hands)
     assert len(seen(hands)) == 2
+    assert hands.untaken == 0
+
+
+async def test_f57_a_body_that_no_method_expects_is_no_request(gate: GateProcess, hands: Hands) -> None:
+    """Every method with every framing: one answer, of ours, and the request inside of the body does not run, whether it
+    comes with the head or behind the answer."""
+    for name, data in OURS.items():
+        head, _, body = data.partition(b"\r\n\r\n")
+        for first, second in ((data, b""), (head + b"\r\n\r\n", body)):
+            client = await Client.connect(gate.port)
+            for piece in pieces_of(first, 7):
+                client.send(piece)
+            await client.head()
+            client.send(second + FOLLOWING)  # too early, where the end of the answer is not sent: then it is dropped
+            rest = await client.wait_closed()
+            assert rest.count(b"HTTP/1.1 ") == rest.count(b"HTTP/1.1 200 OK") <= 1, (name, rest)
+            assert seen(hands) == [], name
+    await ask_plainly(gate, hands)
+    assert len(seen(hands)) == 1
     assert hands.untaken == 0

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateprocess import ROOT, GateProcess
+from gateprocess import GateProcess
 from hands import ANSWER, Hands
 
 
@@ -22,13 +22,12 @@ class LoggingTo(GateProcess):
 
     def spawn(self) -> None:
         self.log_path.touch()
-        environ = {**os.environ, "PYTHONPATH": str(ROOT)}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "llmgate", *self._command],
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=self._output,
-            env=environ,
+            env=self.environment,
             cwd=self.folder,
         )
 

@@ -2,12 +2,11 @@
 
 import contextlib
 import http.client
-import socket
 from pathlib import Path
 from typing import Any
 
 from gateprocess import GateProcess, _UnixConnection
-from hands import Hands
+from hands import Hands, free_port
 from prometheus_client.parser import text_string_to_metric_families
 
 
@@ -57,8 +56,7 @@ async def test_where_clients_come_in_only_if_the_settings_say_so(folder: Path) -
 
 
 async def test_on_an_address_of_its_own(folder: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as holder:
-        port = holder.getsockname()[1]
+    port = free_port()
     async with Hands() as hands:
         with GateProcess(folder, settings(hands.url, f"127.0.0.1:{port}")) as gate:
             assert samples(http.client.HTTPConnection("127.0.0.1", port))["llmgate_slots"] == 1

@@ -38,7 +38,7 @@ async def test_the_service_manager_is_told_how_it_is(folder: Path) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
             manager.bind(str(folder / "notify"))
             manager.setblocking(False)
-            environ = {"NOTIFY_SOCKET": str(folder / "notify"), "WATCHDOG_USEC": "100000"}
+            environ = {"NOTIFY_SOCKET": str(folder / "notify"), "WATCHDOG_USEC": "1000000"}
             loop = asyncio.get_running_loop()
 
             async def wait_told(word: str) -> str:

@@ -4,11 +4,12 @@ import json
 from typing import Any
 
 import pytest
+from canaries import EVERYWHERE
 from chatserver import ChatServer
-from gateprocess import MESSAGES, GateProcess
+from gateprocess import MESSAGES, PROMPT, GateProcess
 from hands import Turn
 
-USER = {"role": "user", "content": "hi"}
+USER = {"role": "user", "content": PROMPT}
 SENT = {
     "anthropic-version": "2023-06-01",
     "anthropic-beta": "context-1m",
@@ -78,8 +79,8 @@ async def test_anthropics_headers_stay_here(gate: GateProcess, server: ChatServe
         ("keyed", {"x-api-key": "theirs"}, b"Bearer theirs"),
         ("keyed", {"authorization": "Bearer theirs"}, b"Bearer theirs"),
         ("keyed", {"x-api-key": "a", "authorization": "Bearer b"}, b"Bearer b"),
-        ("keyed", {}, None),
-        ("openai", {"x-api-key": "theirs"}, None),
+        ("keyed", {}, f"Bearer {EVERYWHERE['authorization of a client']}".encode()),
+        ("openai", {"x-api-key": "theirs"}, f"Bearer {EVERYWHERE['key of an upstream']}".encode()),
         ("own-key", {"x-api-key": "theirs"}, b"Bearer our-own"),
         ("own-key", {}, b"Bearer our-own"),
     ],

@@ -1,0 +1,46 @@
+"""What those who follow the feed cost the daemon while 10,000 wait and 200 events happen every second.
+
+Bounds are processor time, which other programs take no part of: five times what benchmarks/feed.py showed for the
+first one. What happens is viewed and encoded once, for whoever watches, so that another one costs a twentieth of that.
+"""
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "feed.py"
+SECONDS = 4.0
+MANY = 21
+FIRST_WATCHER = 0.18
+"""Share of a processor."""
+OTHER_WATCHER = 1 / 8
+"""Of what the first one costs; one for whom all is viewed and encoded anew costs a fifth."""
+
+
+@pytest.fixture
+def benchmark() -> Iterator[Any]:
+    before = list(sys.path)
+    spec = importlib.util.spec_from_file_location("benchmark_of_feed", BENCHMARK)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    yield module
+    sys.path[:] = before
+
+
+@pytest.mark.slow
+def test_a_watcher_costs_little_and_another_one_next_to_nothing(benchmark: Any) -> None:
+    nobody, one, many = (cost(benchmark, watchers) for watchers in (0, 1, MANY))
+    first, other = one - nobody, (many - one) / (MANY - 1)
+    assert first < FIRST_WATCHER
+    assert other < first * OTHER_WATCHER
+
+
+def cost(benchmark: Any, watchers: int) -> float:
+    """The better of two: a busy machine makes the caches cold."""
+    return min(benchmark.run_served(watchers, SECONDS) for _ in range(2))
