@@ -105,6 +105,8 @@ class UpstreamView(View, frozen=True, kw_only=True):
 
     name: str
     state: str
+    up: bool = True
+    """Whether a server of it takes requests, also while an operator has paused it or lets it run empty."""
     url: str
     max_concurrent: int
     """Of several endpoints without a bound on all together the sum of theirs; 0 = not gated."""
@@ -146,6 +148,12 @@ class UpstreamView(View, frozen=True, kw_only=True):
         beyond = max(0, position - len(self.starts_ms))
         start = self.starts_ms[min(position, len(self.starts_ms)) - 1]
         return max(0, round(start + beyond * self.pace_ms) - now_ms)
+
+    @property
+    def is_down(self) -> bool:
+        """Whether none of its servers takes requests, whatever an operator does with it. (Daemons that do not tell `up`
+        say so by the state.)"""
+        return not self.up or self.state == "down"
 
     @property
     def remarks(self) -> str:

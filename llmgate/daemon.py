@@ -339,8 +339,11 @@ class Daemon:
 
     def _on_change(self, roster: Roster) -> None:
         services = self._services
+        is_dropped = roster.settings.upstreams.keys() < services.settings.upstreams.keys()
         services.settings, services.routes, services.upstreams = roster.settings, roster.routes, roster.servers
         services.slot_watches = roster.lookout.slot_watches
+        if is_dropped:  # one that left is gone; a reload takes none away without another in its place
+            self._feed.announce()
 
     def _on_applied(self, loaded: Loaded) -> None:
         self._loaded = loaded

@@ -23,6 +23,7 @@ from llmgate.admission.local import LocalAdmission
 from llmgate.config.frozen import FrozenDict
 from llmgate.config.load import Loaded
 from llmgate.config.settings import Settings, UpstreamSettings
+from llmgate.core.account import Account
 from llmgate.core.events import Event, Limits, Mode
 from llmgate.core.gate import Gate
 from llmgate.core.routing import Routes
@@ -151,15 +152,16 @@ class Roster:
         retired = sum(server.asides for server, owner in self._retired.items() if owner == upstream)
         return retired + sum(self.servers[name].asides for name in names)
 
-    def sent_to(self, upstream: str) -> frozenset[tuple[str, int]]:
-        """Requests in flight at its servers, whichever upstream has them: its name, and the number of the ticket."""
+    def sent_to(self, upstream: str) -> dict[tuple[str, int], Account | None]:
+        """Requests in flight at its servers, whichever upstream has them (its name, and the number of the ticket), and
+        at which."""
         accounts = set(self.admission.gate(upstream).accounts().values())
-        return frozenset(
-            (name, ticket.number)
+        return {
+            (name, ticket.number): ticket.account
             for name in self.admission.upstreams()
             for ticket in self.admission.gate(name).in_flight()
             if ticket.account in accounts
-        )
+        }
 
     def _forget_idle(self) -> None:
         self._retired = {server: owner for server, owner in self._retired.items() if server.in_use}

@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
+import msgspec
 import pytest
 from gateprocess import CHAT, MESSAGES, request_body
 from hands import START, STOP, Hands, Turn, delta
@@ -24,10 +25,11 @@ from pydantic import SecretStr
 from rawclient import Client, data_of, name_of
 
 from llmgate import daemon as daemon_module
-from llmgate.adminapi import Status
+from llmgate.adminapi import FeedItem, Status
 from llmgate.config.load import Loaded, load
 from llmgate.daemon import Daemon, serve
 from llmgate.server.sockets import UnixSocket, bind_listen
+from llmgate.tui.model import Model
 from tests.server.house import logged
 
 
@@ -444,6 +446,26 @@ async def test_a_reload_reaches_what_the_daemon_keeps(tmp_path: Path, hands: Han
         assert daemon._serving._protocol.user_timeout == 510
         assert daemon._services.settings.server.client_stall_timeout == 500
         assert b'llmgate_config_reloads_total{result="success"} 1.0' in daemon._metrics.render()[1]
+
+
+async def test_watchers_hear_when_an_upstream_that_left_is_gone(
+    tmp_path: Path, hands: Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llmgate.roster.LAST_WORD_SECONDS", 0.05)
+    found = loaded(tmp_path, hands.url)
+    one = found.settings.upstreams["a"]
+    both = {"a": one, "b": one.model_copy(update={"models": ("n",), "url": "http://127.0.0.1:1"})}
+    two = dataclasses.replace(found, settings=found.settings.model_copy(update={"upstreams": both}))
+    async with Running(two) as running:
+        running.daemon._reloader._read = lambda: found
+        watcher = running.daemon._feed.watch(lambda: None)
+        model = Model()
+        assert (await running.daemon.reload()).changed
+        assert [view.name for view in running.daemon.status().upstreams] == ["a", "b"], "still leaving"
+        async with asyncio.timeout(LIVENESS_SECONDS):
+            while [lane.upstream.name for lane in model.view(0.0).lanes] != ["a"]:
+                model.apply(msgspec.json.decode((await watcher.wait_next())[1], type=FeedItem), 0.0)
+        running.daemon._feed.leave(watcher)
 
 
 def count_of_ours() -> Counter[str]:

@@ -1,6 +1,7 @@
 """The self-check sees a lost `leave`, a lost connection and a stranger at the server, also while nothing runs."""
 
 import asyncio
+import copy
 from typing import Any
 
 import pytest
@@ -9,10 +10,12 @@ from llmgate.config.load import Loaded
 from llmgate.config.settings import Settings
 from llmgate.core.caller import Caller
 from llmgate.core.drift import LASTING_SECONDS
-from llmgate.core.events import AlarmCleared, AlarmRaised, Event
+from llmgate.core.events import AlarmCleared, AlarmRaised, Event, Limits
+from llmgate.core.gate import Gate
 from llmgate.protocols.slot_list import Slot
 from llmgate.roster import Roster
 from llmgate.selfcheck import LOOK_SECONDS, SelfCheck
+from llmgate.upstreams.slots import SlotWatch
 
 
 class House:
@@ -88,7 +91,8 @@ async def test_what_the_server_does_for_others_is_an_alarm() -> None:
 async def test_what_another_upstream_has_at_the_same_server_is_none() -> None:
     house = House()
     await house.enter("ours")
-    house.roster.sent_to = lambda _: frozenset({("a", 1), ("b", 1)})  # type: ignore[method-assign]
+    account = house.roster.admission.gate("a").accounts()["a"]
+    house.roster.sent_to = lambda _: {("a", 1): account, ("b", 1): account}  # type: ignore[method-assign]
     house.connections, house.tasks = 1, frozenset({("m", 1), ("m", 2)})
     await house.look()
     assert house.alarms == {}
@@ -228,9 +232,66 @@ async def test_a_stranger_is_noted_at_the_first_look_and_forgotten_when_he_is_go
     await house.check.look("a")
     assert house.watch.has_strangers
     ours.leave("completed")
+    house.tasks = frozenset({("m", 2)})
+    await house.check.look("a")
+    assert house.watch.has_strangers
     house.tasks = None
     await house.check.look("a")
-    assert not house.watch.has_strangers, "of a server that tells nothing nothing is known"
+    assert house.watch.has_strangers, "of a server that tells nothing this time nothing new is known"
+    house.tasks, house.now = frozenset(), 2 * LOOK_SECONDS
+    await house.check.look("a")
+    assert not house.watch.has_strangers
+
+
+async def test_who_waits_for_a_strangers_slot_does_not_hide_him() -> None:
+    house = House()
+    house.tasks = frozenset({("m", 1), ("m", 2)})
+    await house.check.look("a")
+    assert house.watch.has_strangers
+    for name in ("one", "two"):
+        await house.enter(name)
+        house.watch.held_back += 1
+    house.connections = 2  # else it is told of slots without a connection, as nobody waits for so long
+    for _ in range(9):
+        await house.look(0)
+        assert house.watch.has_strangers, "the server is still full"
+    assert "2 requests that llmgate did not send" in house.alarms["drift"]
+    house.watch.held_back = 0
+    await house.look(0)
+    assert (house.alarms, house.watch.has_strangers) == ({}, False)
+
+
+async def test_who_waits_at_another_upstream_with_the_same_server_does_not_hide_him_either() -> None:
+    house = House()
+    roster, accounts = house.roster, house.roster.admission.gate("a").accounts()
+    roster.admission.add(Gate("b", Limits(1), accounts={"b": accounts["a"]}))
+    other = roster.lookout.slot_watches["b"] = copy.copy(house.watch)
+    await roster.admission.enter("b", Caller(id="waits")).__aenter__()
+    other.held_back, house.tasks = 1, frozenset({("m", 1)})
+    await house.look(2 * LOOK_SECONDS)
+    assert house.watch.has_strangers
+
+
+async def test_a_stranger_at_one_server_is_not_noted_at_the_others() -> None:
+    servers = [{"url": f"http://127.0.0.1:{port}", "max_concurrent": 1} for port in (1, 2, 3)]
+    house = House(url=None, max_concurrent=3, endpoints=servers)
+    one, two, three = house.roster.lookout.slot_watches.values()
+    busy: dict[SlotWatch, int | None] = {one: 0, two: 1, three: None}
+
+    def tell(watch: SlotWatch) -> Any:
+        async def busy_slots(*, idle: bool) -> list[Slot] | None:
+            count = busy[watch]
+            return None if count is None else [Slot(is_processing=True)] * count
+
+        return busy_slots
+
+    for watch in busy:
+        watch.busy_slots = tell(watch)  # type: ignore[method-assign]
+    await house.look(0)
+    assert [watch.has_strangers for watch in busy] == [False, True, False], "one that tells nothing hides no other"
+    await house.enter("ours")
+    await house.look(0)
+    assert [watch.has_strangers for watch in busy] == [False, True, False], "ours is at another server"
 
 
 async def test_what_ended_while_the_server_was_asked_is_no_stranger() -> None:

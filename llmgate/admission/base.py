@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Protocol, Self
 
+from llmgate.core.account import Account
 from llmgate.core.caller import Caller
 from llmgate.core.line import Position
 from llmgate.errors import Outcome
@@ -41,6 +42,16 @@ class Place(Protocol):
     @property
     def endpoint(self) -> str:
         """The server that it was sent to last."""
+        ...
+
+    @property
+    def account(self) -> Account | None:
+        """Of that server, also where a reload took it away from this upstream, so that it is no endpoint any more."""
+        ...
+
+    @property
+    def time_left(self) -> float:
+        """Seconds that it may still wait; inf: as long as it likes."""
         ...
 
     @property

@@ -19,9 +19,9 @@ from llmgate.core.events import (
     Admitted,
     Alarm,
     Dismissed,
+    EndpointChanged,
     Event,
     Expired,
-    Mode,
     ModeChanged,
     Moved,
     Requeued,
@@ -39,7 +39,7 @@ _FIRST = 10
 _REST_SECONDS = 0.5
 _BATCH = 256
 
-_TOLD_TO_OTHERS = (Admitted, Abandoned, Expired, Dismissed, Moved, Requeued, ModeChanged)
+_TOLD_TO_OTHERS = (Admitted, Abandoned, Expired, Dismissed, Moved, Requeued, ModeChanged, EndpointChanged)
 """Events after which others who wait have a new position, or wait for something else."""
 
 
@@ -146,7 +146,7 @@ class Desk:
 
     def schedule(self) -> Schedule | None:
         """When those who wait will get their slots; None while nobody can say."""
-        if self.gate.mode not in (Mode.OPEN, Mode.CLOSED):
+        if self.gate.stands:
             return None
         return self._estimator.schedule(slots_of(self.gate.limits, self.gate.endpoints().values()), self.clock())
 

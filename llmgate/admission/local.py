@@ -39,6 +39,14 @@ class LocalAdmission:
         """When those who wait there will get their slots; None while nobody can say."""
         return self._desks[upstream].schedule()
 
+    def endpoint_at(self, account: Account | None) -> str | None:
+        """One that leads to the server of this account, whichever upstream has it; None where none does any more."""
+        for desk in self._desks.values():
+            for endpoint, there in desk.gate.accounts().items():
+                if there is account:
+                    return endpoint
+        return None
+
     def upstreams(self) -> Iterable[str]:
         return self._desks.keys()
 

@@ -4,11 +4,13 @@ Its mailbox holds no message, only "look again": what it then reads is the newes
 """
 
 import asyncio
+import math
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import msgspec
 
+from llmgate.core.account import Account
 from llmgate.core.caller import Caller
 from llmgate.core.line import Position
 from llmgate.core.ticket import State, Ticket
@@ -68,6 +70,15 @@ class LocalPlace:
     @property
     def endpoint(self) -> str:
         return self._taken().endpoint
+
+    @property
+    def account(self) -> Account | None:
+        return self._taken().account
+
+    @property
+    def time_left(self) -> float:
+        deadline = self._taken().deadline
+        return math.inf if deadline is None else deadline - self._desk.clock()
 
     @property
     def waited(self) -> float:

@@ -187,18 +187,18 @@ def upstream(view: "UpstreamView", listen: list[str]) -> Iterator[Finding]:
     if loops:
         text = f"{loops[0]} is where llmgate itself listens: every request would go round in a circle"
         yield Finding(what, "fail", text, f"set upstreams.{view.name}.url to the address of the server behind")
-    if view.state == "down":
+    if view.is_down:
         advice = f"start the server, or look at its address: llmgate probe {view.url}"
         yield Finding(what, "fail", f"down: {view.detail or 'it takes no request'}", advice)
-    elif view.state in ("paused", "draining", "drained"):
+    if view.state in ("paused", "draining", "drained"):
         yield Finding(what, "warn", f"{view.state} by an operator", f"end that with: llmgate resume {view.name}")
-    elif not loops and not view.alarms and not view.detail:
+    elif not view.is_down and not loops and not view.alarms and not view.detail:
         yield Finding(what, "ok", f"{view.state}, {view.running}/{view.max_concurrent or '-'} slots, {view.url}")
-    if view.detail and view.state != "down":
+    if view.detail and not view.is_down:
         yield Finding(what, "warn", view.detail)
     for alarm in view.alarms:
         yield Finding(what, "warn", alarm)
-    for url in _urls(view) if view.state != "down" else ():
+    for url in _urls(view) if not view.is_down else ():
         if url not in loops and gate_at(url) is not None:
             yield _chain(what, url)
 

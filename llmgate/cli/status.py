@@ -68,7 +68,7 @@ def status(
         _watch(client, upstream, context, watch)
         return
     shown = _show(client, upstream, context, silent=check and context.quiet)
-    if check and any(view.state == "down" for view in shown.upstreams):
+    if check and any(view.is_down for view in shown.upstreams):
         raise typer.Exit(UPSTREAM_DOWN)
 
 

@@ -77,7 +77,7 @@ def _is_ready(status: "Status") -> str:
     if status.state != "running":
         return "the daemon is stopping"
     down = [f"{view.name} is down{f': {view.detail}' if view.detail else ''}" for view in status.upstreams
-            if view.state == "down"]  # fmt: skip
+            if view.is_down]  # fmt: skip
     return "; ".join(down)
 
 

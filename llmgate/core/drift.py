@@ -37,13 +37,15 @@ class Look(msgspec.Struct, frozen=True):
     """Requests that other upstreams have at the same servers, or that were over while they were asked."""
     asides: int = 0
     """Connections that need no ticket: questions of our own, and what is passed on without a slot."""
+    held_back: int = 0
+    """Requests with a slot here that were not sent yet: they wait for one there, since others use the servers."""
     busy: int | None = None
     """Slots of its servers that are at work; None where one of them does not tell."""
 
     @property
     def ours(self) -> int:
         """Requests that the servers may be working on for us."""
-        return len(self.running) + len(self.draining) + self.others
+        return max(0, len(self.running) + len(self.draining) + self.others - self.held_back)
 
     @property
     def strange(self) -> int:

@@ -294,6 +294,12 @@ class Gate:
         return self._mode
 
     @property
+    def stands(self) -> bool:
+        """Whether nobody is admitted, whatever is free: an operator has paused it, or no server is there. It may be
+        closed as well."""
+        return self._stands
+
+    @property
     def depth(self) -> int:
         """How many wait."""
         return len(self._line)

@@ -126,8 +126,10 @@ class Errand:
         self._cut(error.outcome, error)
 
     def check_key(self) -> None:
-        """The keys of clients are other ones: where its own opens it no more it ends, unless it was sent already."""
-        if self._stopped_by is not None or not self._is_unsent or (error := self._key_error()) is None:
+        """The keys of clients are other ones: where its own opens it no more it ends, unless it was sent already, or
+        has its answer."""
+        is_over = self._stopped_by is not None or self._reply.finished
+        if is_over or not self._is_unsent or (error := self._key_error()) is None:
             return
         self.stop(error)
         if self._place is not None:

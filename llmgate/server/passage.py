@@ -48,8 +48,12 @@ EVENTS = b"text/event-stream"
 LARGEST_JUDGED = 64 * 1024
 """Bytes of a body of known length that is read before it is passed on, where it may say that nothing was begun."""
 
+LARGEST_ERROR = 1024 * 1024
 MOST_LOADINGS = 3
 """See Exchange."""
+
+_WORDS = frozenset({b"allow", b"cache-control", b"content-encoding", b"content-type"})
+"""Headers whose words are HTTP's: the same word in a header of ours is no secret here."""
 
 _NO_BODY = (204, 304)
 _UNBUFFERED: Header = (b"x-accel-buffering", b"no")
@@ -194,7 +198,11 @@ class Passage(Errand):
             if answer.status in LOADING and 0 <= _length_of(answer) <= LARGEST_JUDGED:
                 return await self._judge(answer)
             self._note_head(answer)
-            await self._pass(answer)
+            check_status(answer)
+            if answer.status >= 400 and not _is_events(answer):
+                self._tell_upstream_error(answer, await answer.read(LARGEST_ERROR))
+            else:
+                await self._pass(answer)
         except BaseException as error:
             # before the call is closed, which asks for it
             self._outcome = self._outcome or (error.outcome if isinstance(error, GateError) else "upstream_error")
@@ -206,11 +214,19 @@ class Passage(Errand):
         body = await answer.read(LARGEST_JUDGED)
         if is_loading(answer.status, body) and self._waits_again():
             return False
-        self._reply.start(answer.status, [*self._passed_headers(answer), *self._voice.headers()])
-        self._reply.finish(body)
+        self._tell_upstream_error(answer, body)
         if self._place is not None:
             self._place.leave(self._outcome_of(Done.ENDED, None, None))
         return True
+
+    def _tell_upstream_error(self, answer: Answer, body: bytes) -> None:
+        """As it is, but for secrets of ours that are quoted in it."""
+        body = self._without_secrets(body)
+        self._reply.start(answer.status, [*self._passed_headers(answer, body), *self._voice.headers()])
+        self._reply.finish(body)
+
+    def _without_secrets(self, text: bytes) -> bytes:
+        return text if self._server is None else self._server.without_secrets(text)
 
     def _waits_again(self) -> bool:
         """Its server loads its model: nobody else is sent there."""
@@ -234,12 +250,11 @@ class Passage(Errand):
             return
         if answer.status not in LOADING:
             self._place.note_up()
-        if any(name == b"content-type" and value.startswith(EVENTS) for name, value in answer.headers):
+        if _is_events(answer):
             self._server.traffic.sent(self._id, time.monotonic())
             self._server.traffic.answered(self._id)
 
     async def _pass(self, answer: Answer) -> None:
-        check_status(answer)
         headers = [*self._passed_headers(answer), *self._voice.headers()]
         record = self._services.ledger.record(self._id)
         self._relay = relay = Relay(answer, self._reply, Unwatched(), record, nothing)
@@ -249,16 +264,18 @@ class Passage(Errand):
         if error is not None:
             raise error
 
-    def _passed_headers(self, answer: Answer) -> list[Header]:
-        """The server's, with the length of the body where that is known before it is here."""
+    def _passed_headers(self, answer: Answer, body: bytes | None = None) -> list[Header]:
+        """The server's, with the length of `body`, or of the one to come where that is known."""
         passed, length = [], None
         for name, value in returned_headers(answer, PASSED):
             if name == b"content-length":
                 length = value
             elif name == b"location":
-                passed += self._location(value)
+                passed += [(name, self._without_secrets(value)) for _, value in self._location(value)]
             else:
-                passed.append((name, value))
+                passed.append((name, value if name in _WORDS else self._without_secrets(value)))
+        if body is not None and self._scope["method"] != "HEAD":  # else it tells of a body that is not sent
+            return [*passed, (b"content-length", b"%d" % len(body))]
         if length is None or any(name == b"transfer-encoding" for name, _ in answer.headers):
             return [*passed, _UNBUFFERED]
         return passed if answer.status in _NO_BODY else [*passed, (b"content-length", length)]
@@ -313,9 +330,11 @@ class Passage(Errand):
 
     def _take_end(self, done: Done) -> bool | None:
         """Whether the client gets all of an answer; None: all of one that is an error."""
-        if self._relay is None or done is not Done.ENDED or self._outcome is not None:
+        if done is not Done.ENDED or self._outcome is not None:
             return False
-        return self._relay.take_end() and (None if self._answer_status >= 400 else True)
+        if self._relay is not None and not self._relay.take_end():
+            return False
+        return None if self._answer_status >= 400 else self._relay is not None
 
     # ---- the client's end
 
@@ -366,6 +385,10 @@ class Passage(Errand):
             peer=peer_of(self._scope),
             body_bytes=body_bytes,
         )
+
+
+def _is_events(answer: Answer) -> bool:
+    return any(name == b"content-type" and value.startswith(EVENTS) for name, value in answer.headers)
 
 
 def _length_of(answer: Answer) -> int:

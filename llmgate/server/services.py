@@ -106,7 +106,7 @@ class Services:
         """The slot is there: where others use its server too, until the server can take the request."""
         watch = self.slot_watches.get(place.endpoint)
         if watch is not None and watch.has_strangers:
-            await watch.wait_for_room()
+            await watch.wait_for_room(place.time_left)
 
     def drain(
         self, place: Place, outcome: Outcome, release_timeout: float, *, lost: bool = False, had_head: bool = True
@@ -114,7 +114,7 @@ class Services:
         """The request is over, its server may not be: its slot comes back when the server says so, or after that time
         (seconds) where it says nothing. `lost`: the server broke it off, perhaps since it is dying: then nobody may be
         sent there before that is clear. `had_head`: the server had begun to answer."""
-        watch = self.slot_watches.get(place.endpoint)
+        watch = self._watch_of(place)
         if watch is None:
             if lost:
                 place.leave(outcome)
@@ -127,3 +127,8 @@ class Services:
             place.drain(outcome, release_timeout)
             if lost:
                 watch.knock(lambda: place.leave(outcome))
+
+    def _watch_of(self, place: Place) -> SlotWatch | None:
+        """The one of its server, also where a reload gave that to another upstream."""
+        endpoint = place.endpoint or self.admission.endpoint_at(place.account)
+        return None if endpoint is None else self.slot_watches.get(endpoint)

@@ -13,6 +13,7 @@ from llmgate.core.events import (
     Queued,
     RanEmpty,
     Released,
+    UpstreamRenamed,
 )
 
 
@@ -29,7 +30,11 @@ class Emptied:
         name = event.upstream
         if event.number == 1:  # a new gate, perhaps under the name of one that is gone
             self._closed.discard(name)
+            self._inside.pop(name, None)
         match event:
+            case UpstreamRenamed(old=old):
+                self._rename(old, name)
+                return None
             case Queued() | Admitted(queued=False):
                 self._inside[name] += 1
                 return None
@@ -42,3 +47,8 @@ class Emptied:
             case _:
                 return None
         return RanEmpty(0, event.at, name) if name in self._closed and not self._inside[name] else None
+
+    def _rename(self, old: str, new: str) -> None:
+        """Whoever is there stays, and so does that it is closed. What was called `new` before is gone."""
+        self._inside[new] = self._inside.pop(old, 0)
+        self._closed = {new if name == old else name for name in self._closed if name != new}

@@ -117,6 +117,8 @@ class Feed:
         self._run = secrets.token_hex(4)
         """Tells the numbers of this daemon from those of an earlier one."""
         self._recent: deque[tuple[int, Event]] = deque(maxlen=history)
+        self._announced = -1
+        """The newest number at the last `announce`: what changed then is in no event."""
         self._watchers: set[Watcher] = set()
         self._tick: asyncio.TimerHandle | None = None
         self._told_tokens: dict[str, int] = {}
@@ -144,7 +146,8 @@ class Feed:
         self._send(item)
 
     def announce(self) -> None:
-        """Something about the daemon itself changed: a fresh snapshot for everybody."""
+        """Something about the daemon itself changed: a fresh snapshot for everybody, and for who was away meanwhile."""
+        self._announced = self._number
         for may_act in {watcher.may_act for watcher in self._watchers}:
             snapshot = encode(self.snapshot(may_act=may_act))
             for watcher in self._watchers:
@@ -191,12 +194,13 @@ class Feed:
         return trace(self._recent, record)
 
     def _missed(self, after: str) -> list[tuple[int, Event]] | None:
-        """The events after that id; None where they are not known any more, or too many."""
+        """The events after that id; None where they are not known any more, too many, or not all that changed. An id
+        as new as the last `announce` may be that of an event before it."""
         run, _, number = after.partition("-")
         if run != self._run or not (number.isascii() and number.isdecimal() and len(number) < len(str(1 << 63))):
             return None
         count = self._number - int(number)
-        if not 0 <= count <= min(len(self._recent), _EVENTS_RESUMED):
+        if int(number) <= self._announced or not 0 <= count <= min(len(self._recent), _EVENTS_RESUMED):
             return None
         return list(self._recent)[len(self._recent) - count :]
 

@@ -90,22 +90,37 @@ class Journal:
             self._logger.log(level, "%s%s %s", event.upstream, who, text, extra={"fields": _fields(event, caller)})
 
     def _is_told_already(self, event: Event) -> bool:
+        if event.number == 1:  # a new gate, perhaps under the name of one that is gone
+            self._told_full.discard(event.upstream)
+            self._forget_failed(event.upstream)
         match event:
             case Refused(outcome="queue_full", upstream=upstream):
                 told = upstream in self._told_full
                 self._told_full.add(upstream)
                 return told
             case Released(outcome="completed", upstream=upstream):
-                self._told_failed = {failed for failed in self._told_failed if failed[0] != upstream}
+                self._forget_failed(upstream)
             case Drained(outcome=outcome) | Released(outcome=outcome) if outcome in FAILURES:
                 told = (event.upstream, outcome) in self._told_failed
                 self._told_failed.add((event.upstream, outcome))
                 return told
             case Queued() | Admitted(queued=True):
                 self._told_full.discard(event.upstream)
+            case UpstreamRenamed(old=old, upstream=new):
+                self._rename(old, new)
             case _:
                 pass
         return False
+
+    def _forget_failed(self, upstream: str) -> None:
+        self._told_failed = {failed for failed in self._told_failed if failed[0] != upstream}
+
+    def _rename(self, old: str, new: str) -> None:
+        """It goes on under the new name. What was called `new` before is gone."""
+        self._told_full = {new if name == old else name for name in self._told_full if name != new}
+        self._told_failed = {
+            (new if name == old else name, outcome) for name, outcome in self._told_failed if name != new
+        }
 
 
 def _is_warning(event: Event) -> bool:

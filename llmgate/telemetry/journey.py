@@ -4,7 +4,7 @@ An event tells nobody's new position but that of the request it is about. Those 
 which they are dispatched: whoever stood before it and leaves the line moves it up by one.
 """
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable
 
 from llmgate.adminapi import Step
@@ -19,6 +19,7 @@ from llmgate.core.events import (
     Refused,
     Requeued,
     TicketEvent,
+    UpstreamRenamed,
 )
 from llmgate.telemetry.journal import describe, kind_of, word_of
 from llmgate.telemetry.ledger import Record
@@ -74,9 +75,7 @@ def trace(events: Iterable[tuple[int, Event]], record: Record) -> list[Step]:
     request_id, place = record.caller.id, _Place(record.caller.id)
     own: list[Step] = []
     moves: deque[Step] = deque(maxlen=_MOVES_KEPT)
-    for number, event in events:
-        if event.upstream != record.upstream or not isinstance(event, (TicketEvent, Refused)):
-            continue
+    for number, event in _at_its_gate(events, request_id):
         moved = isinstance(event, TicketEvent) and place.apply(event)
         offset_ms = round((event.at - record.arrived_at) * 1000)
         kind, word = kind_of(event), word_of(event)
@@ -88,6 +87,22 @@ def trace(events: Iterable[tuple[int, Event]], record: Record) -> list[Step]:
             text = f"{event.caller.id} {word}"
             moves.append(_moved(number, offset_ms, text, place.position))
     return sorted([*own, *moves], key=lambda step: step.number)
+
+
+def _at_its_gate(events: Iterable[tuple[int, Event]], request_id: str) -> list[tuple[int, TicketEvent | Refused]]:
+    """What happened at the gate of that request, whatever it was called then: a reload may call it otherwise."""
+    gates: defaultdict[str, list[tuple[int, TicketEvent | Refused]]] = defaultdict(list)
+    its: list[tuple[int, TicketEvent | Refused]] = []
+    for number, event in events:
+        if isinstance(event, UpstreamRenamed):
+            gates[event.upstream] = gates.pop(event.old, [])
+        elif event.number == 1:  # a new gate, perhaps under the name of one that is gone
+            gates[event.upstream] = []
+        if isinstance(event, (TicketEvent, Refused)):
+            gates[event.upstream].append((number, event))
+            if event.caller.id == request_id:
+                its = gates[event.upstream]
+    return its
 
 
 def _moved(number: int, offset_ms: int, text: str, position: int | None) -> Step:

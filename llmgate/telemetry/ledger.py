@@ -274,6 +274,7 @@ def view_upstream(
     return UpstreamView(
         name=name,
         state=upstream_state(gate, endpoints),
+        up=any(endpoint.up for endpoint in endpoints.values()),
         url=url,
         max_concurrent=limits.max_concurrent or _sum_of_caps(endpoints),
         max_queued=limits.max_queued,

@@ -127,7 +127,7 @@ def run(
     if once:
         return print_once(socket, state, zone, quiet=quiet)
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
-        sys.stderr.write("llmgate top needs a terminal; llmgate top --once prints one picture without\n")
+        sys.stderr.write("llmgate: top needs a terminal; llmgate top --once prints one picture without\n")
         return 1
     client = AsyncAdminClient(socket, command="top")
     app = TopApp(client, client, look=Look(zone=zone), state=state)

@@ -83,20 +83,22 @@ def _figures(frame: Frame, status: Status) -> list[list[str]]:
         [up, *busy, *ended],
         [f"up {short_age(up_ms)}", *busy, *ended],
         [*busy, *ended],
-        busy,
+        [*busy, *_ended_badly(upstreams, seen_only=True)],
+        [*busy, *reversed(_ended_badly(upstreams, seen_only=True))],
     ]
     return [[f"  {text}" for text in form] for form in forms]
 
 
-def _ended_badly(upstreams: list[UpstreamView]) -> list[str]:
-    """Called as in `llmgate status`. Refused are few: those that came while an upstream drained."""
-    refused, failed = sum(u.refused for u in upstreams), sum(u.failed for u in upstreams)
-    return [
-        f"full {sum(u.queue_full for u in upstreams)}",
-        f"timeout {sum(u.queue_timeout for u in upstreams)}",
-        *([f"refused {refused}"] if refused else []),
-        *([f"failed {failed}"] if failed else []),
-    ]
+def _ended_badly(upstreams: list[UpstreamView], *, seen_only: bool = False) -> list[str]:
+    """Called as in `llmgate status`, the gravest last. Refused are few: those that came while an upstream drained."""
+    counts = {
+        "full": sum(upstream.queue_full for upstream in upstreams),
+        "timeout": sum(upstream.queue_timeout for upstream in upstreams),
+        "refused": sum(upstream.refused for upstream in upstreams),
+        "failed": sum(upstream.failed for upstream in upstreams),
+    }
+    always = () if seen_only else ("full", "timeout")
+    return [f"{word} {count}" for word, count in counts.items() if count or word in always]
 
 
 def _running_text(upstreams: list[UpstreamView]) -> str:

@@ -12,7 +12,6 @@ Invariants:
 """
 
 import asyncio
-import contextlib
 import logging
 import math
 import time
@@ -88,6 +87,8 @@ class SlotWatch:
         self._on_idle: Callable[[], object] | None = None
         self.has_strangers = False
         """When its slots were last looked at, others used some of them. Set by whoever looks."""
+        self.held_back = 0
+        """How many are in `wait_for_room`: nothing of them is at the server."""
         self._room = asyncio.Lock()
         self._let_in_at = -math.inf
 
@@ -124,18 +125,23 @@ class SlotWatch:
         except (GateError, NotToldError):
             return None
 
-    async def wait_for_room(self) -> None:
-        """Before a request is sent: while others use the server, until it shows a free slot, but ROOM_SECONDS at most:
-        who does not go through the gate would have every slot else. One after the other: what was just sent may not be
-        seen yet."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(ROOM_SECONDS), self._room:
+    async def wait_for_room(self, seconds: float = math.inf) -> None:
+        """Before a request is sent: while others use the server, until it shows a free slot, but `seconds` and
+        ROOM_SECONDS at most: who does not go through the gate would have every slot else. One after the other: what was
+        just sent may not be seen yet."""
+        self.held_back += 1
+        try:
+            async with asyncio.timeout(min(seconds, ROOM_SECONDS)), self._room:
                 await asyncio.sleep(max(0.0, self._let_in_at + UNSEEN_SECONDS - self._clock()))
                 while self.has_strangers:
                     if await self._has_room():
                         break
                     await asyncio.sleep(LAST_SECONDS)
                 self._let_in_at = self._clock()
+        except TimeoutError:
+            pass
+        finally:
+            self.held_back -= 1
 
     async def _has_room(self) -> bool:
         """True, too, where that cannot be told."""

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from virtual_loop import run, this_loop
 
 from llmgate.admission.place import LocalPlace
+from llmgate.core.eta import ENOUGH
 from llmgate.core.line import Position
 from llmgate.errors import GateError, QueueTimeout
-from tests.admission.hall import Hall, hall_of, leave_all, queue_up, settle
+from tests.admission.hall import UPSTREAM, Hall, hall_of, leave_all, queue_up, settle
 
 REST_SECONDS = 0.5
 
@@ -211,6 +212,35 @@ def test_what_changes_while_the_rest_is_told_is_told_too(turns: int) -> None:
             assert [hall.heard[name][-1] for name in names[2:]] == list(range(1, len(names) - 1))
             hall.admission.close()
             leave_all(hall, places)
+
+    run(main())
+
+
+@pytest.mark.parametrize("act", ["drain", "pause"])
+def test_who_waits_where_an_operator_holds_it_hears_that_its_server_is_down(act: str) -> None:
+    """The gate's mode is the operator's before and after: the server's end is news of its own, and ends estimates."""
+
+    async def main() -> None:
+        hall = hall_of()
+        for number in range(ENOUGH + 1):
+            first = await hall.take(f"past {number}")
+            await asyncio.sleep(10)
+            if number < ENOUGH:
+                first.leave("completed")
+        waiting = await hall.take("waiting")
+        getattr(hall.admission, act)(UPSTREAM)
+        assert (hall.admission.schedule(UPSTREAM) is None) is (act == "pause")
+        assert waiting.next_position() is not None
+        hearing = asyncio.ensure_future(waiting.wait_for_news())
+        await settle()
+        assert not hearing.done()
+        hall.admission.set_endpoint(UPSTREAM, UPSTREAM, up=False, reason="it takes no connection")
+        await asyncio.wait_for(hearing, 5)
+        position = waiting.position()
+        assert position is not None
+        assert position.state == "upstream_down"
+        assert hall.admission.schedule(UPSTREAM) is None
+        leave_all(hall, [waiting, first])
 
     run(main())
 

@@ -80,6 +80,12 @@ def test_an_upstream_that_is_a_gate_makes_a_chain(gates: set[str]) -> None:
     assert [state for state, _ in about(view_of("a", url="http://gpu:8080", state="down"))] == ["fail"]
 
 
+def test_a_server_that_is_down_is_told_beside_what_an_operator_does() -> None:
+    found = about(view_of("a", state="draining", up=False, detail="it takes no connection"))
+    assert [state for state, _ in found] == ["fail", "warn"]
+    assert found[0][1].startswith("down: it takes no connection")
+
+
 def test_two_owners_of_the_package() -> None:
     assert list(installation(["llmgated"])) == []
     (finding,) = installation(["llmgate", "llmgated"])

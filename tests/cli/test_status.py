@@ -4,6 +4,7 @@ import itertools
 import json
 from typing import Any
 
+import msgspec
 import pytest
 import typer
 
@@ -96,6 +97,14 @@ def test_json_is_the_wire_s_and_begins_with_the_schema(run: Any, daemon: Any) ->
 def test_check_tells_of_an_upstream_that_is_down(run: Any, daemon: Any, name: str | None, status: int) -> None:
     daemon.status = example()
     assert run("status", *([name] if name else []), "--check", "--socket", daemon.socket).status == status
+
+
+def test_check_tells_of_a_server_that_is_down_while_its_upstream_drains(run: Any, daemon: Any) -> None:
+    sound = example()
+    drains = upstream("drains", state="draining", up=False, detail="it takes no connection")
+    daemon.status = msgspec.structs.replace(sound, upstreams=[sound.upstreams[0], drains])
+    assert run("status", "--check", "--socket", daemon.socket).status == 4
+    assert run("status", sound.upstreams[0].name, "--check", "--socket", daemon.socket).status == 0
 
 
 def test_a_quiet_check_tells_by_its_exit_status_only(run: Any, daemon: Any) -> None:

@@ -13,12 +13,14 @@ from tests.cli.conftest import FakeDaemon, Run, status_of
 from tests.cli.conftest import upstream as view_of
 
 DOWN = view_of("b", state="down", detail="it takes no connection")
+DRAINS = view_of("drains", state="draining", up=False, detail="it takes no connection")
 
 
 @pytest.mark.parametrize(
     ("arguments", "fields", "why"),
     [
-        ([], {}, "b is down: it takes no connection"),
+        (["--upstream", "b"], {}, "b is down: it takes no connection"),
+        (["--ready", "--upstream", "drains"], {}, "drains is down: it takes no connection"),
         (["--ready"], {"state": "stopping"}, "the daemon is stopping"),
         (["--ready", "--upstream", "a"], {}, ""),
         (["--idle"], {}, "a: 1 running, 0 waiting, 2 draining"),
@@ -29,7 +31,7 @@ DOWN = view_of("b", state="down", detail="it takes no connection")
 def test_what_it_waits_for(
     run: Run, daemon: FakeDaemon, arguments: list[str], fields: dict[str, Any], why: str
 ) -> None:
-    daemon.status = status_of(view_of("a", running=1, draining=2), DOWN, **fields)
+    daemon.status = status_of(view_of("a", running=1, draining=2), DOWN, DRAINS, **fields)
     ended = run("wait", *arguments, "--timeout", "0", "--socket", daemon.socket)
     assert ended == ((5, "", f"llmgate: timed out: {why}\n") if why else (0, "", ""))
 

@@ -47,6 +47,15 @@ def test_slots_at_work_for_others_whatever_they_work_on() -> None:
         assert (drift.judge(look) is None) == (index not in (4, 5))
 
 
+def test_what_was_not_sent_yet_hides_nobody() -> None:
+    stranger = "drift: the server works on 1 request that llmgate did not send: who else uses it?"
+    waits = {"running": frozenset({1, 2}), "connections": 2}
+    for seen in ({"busy": 2}, {"tasks": frozenset({("a", 1), ("a", 2)})}):
+        assert set(looks(**waits, **seen)) == {None}
+        assert looks(**waits, **seen, held_back=1)[-1] == stranger
+    assert set(looks(busy=0, held_back=1)) == {None}, "it has just left"
+
+
 def test_a_task_of_the_server_that_is_nobodys() -> None:
     tasks = frozenset({("a", 7), ("a", 8), ("a", 9)})
     told = looks(running=frozenset({1}), connections=1, tasks=tasks)

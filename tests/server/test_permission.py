@@ -15,7 +15,8 @@ from llmgate.errors import KeyLimit, ModelNotAllowed, UnknownModel
 from llmgate.server.count import TokenCount
 from llmgate.server.permission import counted, find_route
 from tests.server.holding import HoldStage, refuse
-from tests.server.house import House, OpenHouse
+from tests.server.house import UPSTREAM, House, OpenHouse
+from tests.server.passing import PassStage
 from tests.server.stage import play, settle
 
 SECRET = {"x-api-key": "secret"}
@@ -218,6 +219,36 @@ async def ask_a_server_that_is_not_there() -> None:
     assert wire.answer.ended
     await stage.come_back()
     assert len(stage.calls) == 1
+    stage.check_over()
+
+
+@pytest.mark.parametrize("passes_on", [False, True], ids=["exchange", "passage"])
+def test_one_that_only_has_to_take_its_error_is_let_be(passes_on: bool) -> None:
+    """It waits for nothing any more: nobody was refused."""
+    play(take_an_error_slowly(passes_on=passes_on))
+
+
+async def take_an_error_slowly(*, passes_on: bool) -> None:
+    stage = PassStage()
+    stage.services.keys = ClientKeys([key(), OTHER])
+    first = stage.pass_on(x_api_key="other")
+    await settle()
+    await stage.begin(stage.calls[0])
+    wire = stage.connect()
+    wire.block()
+    headers = {"x-api-key": "secret", "llmgate-max-wait": "0"}
+    wire.send(post(f"/upstream/{UPSTREAM}/completion" if passes_on else CHAT, request_body("m"), headers))
+    await settle()
+    assert (stage.outcomes, len(stage.services.running)) == (["queue_full"], 2)
+    stage.services.set_keys(GONE[0])
+    await settle()
+    assert stage.services.turned_away.counts == {}
+    wire.unblock()
+    await settle()
+    assert (wire.answer.headers["llmgate-code"], wire.answer.ended, wire.aborted) == ("QUEUE_FULL", True, False)
+    stage.calls[0].end(b"{}")
+    await settle()
+    assert first.answer.is_whole
     stage.check_over()
 
 

@@ -1,6 +1,7 @@
 """Who runs at the moment, waiting until nobody does, and by what a slot that drains comes back."""
 
 import asyncio
+import math
 from collections.abc import Callable
 
 import pytest
@@ -8,6 +9,8 @@ from virtual_loop import turns
 
 from llmgate.admission.place import LocalPlace
 from llmgate.core.caller import Caller
+from llmgate.core.events import Limits
+from llmgate.core.gate import Gate
 from llmgate.errors import GateError
 from llmgate.server.services import Running
 from tests.server.house import UPSTREAM, Guests, House, services_for
@@ -85,6 +88,11 @@ class FakeWatch:
         self.is_source = is_source
         self.followed: list[tuple[Callable[[], None], float, bool]] = []
         self.knocked: list[Callable[[], None]] = []
+        self.has_strangers = True
+        self.waits: list[float] = []
+
+    async def wait_for_room(self, seconds: float) -> None:
+        self.waits.append(seconds)
 
     def follow(self, release: Callable[[], None], seconds: float, *, had_head: bool) -> None:
         self.followed.append((release, seconds, had_head))
@@ -143,6 +151,53 @@ def test_where_the_server_tells_its_slots_only_that_counts(lost: bool) -> None:
         guests.check_empty()
         release()
         guests.check_empty()
+
+    play(main())
+
+
+def test_where_a_reload_gave_its_server_to_another_upstream_that_servers_slots_count() -> None:
+    async def main() -> None:
+        watch = FakeWatch(is_source=True)
+        guests, place = await running(None)
+        services, account = guests.services, place.account
+        assert account is not None
+        services.admission.add(Gate("b", Limits(1), accounts={"b": account}))
+        services.admission.set_endpoints(UPSTREAM, {"other": 1}, kept={}, holds=True)
+        services.slot_watches = {"other": FakeWatch(is_source=True), "b": watch}  # type: ignore[dict-item]
+        services.drain(place, "client_gone", 2.0)
+        await pass_time(600)
+        assert guests.taken == (0, 0, 1)
+        ((release, _, _),) = watch.followed
+        release()
+        guests.check_empty()
+
+    play(main())
+
+
+def test_where_nobody_has_its_server_any_more_it_drains_by_time() -> None:
+    async def main() -> None:
+        guests, place = await running(None)
+        guests.services.admission.set_endpoints(UPSTREAM, {"other": 1}, kept={}, holds=True)
+        guests.services.slot_watches = {"other": FakeWatch(is_source=True)}  # type: ignore[dict-item]
+        guests.services.drain(place, "client_gone", 2.0)
+        await pass_time(2.1)
+        guests.check_empty()
+
+    play(main())
+
+
+def test_for_room_at_the_server_it_waits_no_longer_than_it_may_wait() -> None:
+    async def main() -> None:
+        watch = FakeWatch(is_source=True)
+        guests, place = await running(watch)
+        admission = guests.services.admission
+        await guests.services.wait_for_room(place)
+        place.leave("completed")
+        brief = await admission.enter(UPSTREAM, Caller(id="b"), max_wait=3.0).__aenter__()
+        await pass_time(2)
+        await guests.services.wait_for_room(brief)
+        assert watch.waits == [math.inf, pytest.approx(1.0)]
+        brief.leave("completed")
 
     play(main())
 

@@ -30,6 +30,10 @@ class Scene:
         self.gate.close(1.5, dismiss=dismiss)
         self.pump()
 
+    def rename(self, name: str) -> None:
+        self.gate.rename(name, 1.5)
+        self.pump()
+
     def pump(self) -> None:
         found = [self.emptied.apply(event) for event in self.gate.take_events()]
         self.told += [event for event in found if event is not None]
@@ -108,3 +112,33 @@ def test_others_are_not_meant() -> None:
     emptied = Emptied()
     emptied.apply(ModeChanged(1, 1.0, "a", Mode.OPEN, Mode.CLOSED))
     assert emptied.apply(ModeChanged(1, 1.0, "b", Mode.OPEN, Mode.PAUSED)) is None
+
+
+def test_a_reload_that_calls_it_otherwise_changes_nothing() -> None:
+    scene = Scene()
+    first, second = scene.enter(), scene.enter()
+    scene.rename("b")
+    scene.leave(first)
+    scene.leave(second)
+    scene.close()
+    assert scene.told == [RanEmpty(0, 1.5, "b")]
+    scene.gate.reopen(3.0)
+    first, second = scene.enter(), scene.enter()
+    scene.close()
+    assert len(scene.told) == 1, "two run"
+    scene.rename("a")
+    scene.leave(first)
+    assert len(scene.told) == 1, "one runs"
+    scene.leave(second)
+    assert scene.told[1:] == [RanEmpty(0, 2.0, "a")]
+
+
+def test_one_that_takes_the_name_of_one_that_is_gone_has_nothing_of_it() -> None:
+    scene = Scene()
+    scene.close()
+    scene.gate = Gate("b", Limits(1))
+    scene.leave(scene.enter())
+    scene.rename("a")
+    scene.leave(scene.enter())
+    assert len(scene.told) == 1, "it is open"
+    assert scene.emptied._inside == {"a": 0}

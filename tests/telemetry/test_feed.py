@@ -681,3 +681,20 @@ def test_who_comes_back_hears_of_what_changed_without_an_event() -> None:
         assert [view.name for view in progress.upstreams] == [UPSTREAM]
 
     run(main())
+
+
+def test_who_was_away_when_something_was_announced_gets_a_snapshot() -> None:
+    async def main() -> None:
+        counter = Counter()
+        counter.enter("a")
+        counter.feed.announce()
+        assert [item.type for item in await resumed(counter, 0)] == ["snapshot"]
+        assert [item.type for item in await resumed(counter, 1)] == ["snapshot"], (
+            "the event, perhaps, not what followed"
+        )
+        counter.enter("b")
+        counter.enter("c")
+        assert [item.type for item in await resumed(counter, 1)] == ["snapshot"]
+        assert [item.type for item in await resumed(counter, 2)] == ["event", "progress"]
+
+    run(main())

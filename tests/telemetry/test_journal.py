@@ -281,3 +281,24 @@ def test_what_an_operator_did_is_no_warning(lines: Any) -> None:
         event = kind(*ABOUT, WHO, "cancelled", 1.5, "uid 7")
         assert lines(event, level=logging.WARNING) == []
         assert lines(event) == ["llmgate: llamacpp session=a61e6e40 cancelled after 1500ms by uid 7"]
+
+
+def test_what_was_told_once_is_not_told_again_under_another_name(lines: Any) -> None:
+    gate = Gate("a", Limits(1, max_queued=0))
+
+    def fail_and_crowd() -> list[str]:
+        gate.leave(gate.enter(0.0, Caller(id="x")), 1.0, "upstream_down")
+        running = gate.enter(1.0, Caller(id="y"))
+        with pytest.raises(QueueFull):
+            gate.enter(1.0, Caller(id="z"))
+        gate.leave(running, 2.0, "client_gone")
+        return lines(*gate.take_events())
+
+    assert fail_and_crowd() == ["llmgate: a upstream_down after 1000ms", "llmgate: a queue_full (depth 0)"]
+    gate.rename("b", 3.0)
+    assert fail_and_crowd() == ["llmgate: b renamed by a reload, from a: who waits and runs there stays"]
+    gate = Gate("c", Limits(1, max_queued=0))
+    gate.rename("b", 4.0)
+    assert len(fail_and_crowd()) == 3, "of what was called so before nothing is left"
+    gate = Gate("b", Limits(1, max_queued=0))
+    assert len(fail_and_crowd()) == 2

@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Iterable
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,6 +41,10 @@ class Line:
 
     def requeue(self, ticket: Ticket) -> None:
         self.gate.requeue(ticket, self.now)
+        self.pump()
+
+    def rename(self, upstream: str) -> None:
+        self.gate.rename(upstream, self.now)
         self.pump()
 
     def pump(self) -> None:
@@ -155,3 +160,41 @@ def test_every_position_that_is_told_was_the_gates_own(actions: Iterable[tuple[s
             own = [event for _, event in line.events if getattr(event, "ticket", 0) == ticket.number]
             if position is not None and isinstance(own[0], Queued) and len(own) == 1:
                 assert line.steps(ticket.caller.id)[-1][1] == position.position
+
+
+def test_it_follows_a_reload_that_calls_the_upstream_otherwise() -> None:
+    line = Line()
+    a, b, c, _ = (line.enter(name) for name in "abcd")
+    line.rename("b")
+    line.leave(a)
+    line.rename("c")
+    line.leave(b)
+    line.leave(c)
+    steps = [
+        ("queued", 2, "queued (depth 2)"),
+        ("position", 1, "b dispatched"),
+        ("admitted", None, "dispatched after 0ms"),
+        ("released", None, ""),
+    ]
+    assert line.steps("c") == steps
+    line.rename("a")
+    assert line.record("c").upstream == "c"
+    assert line.steps("c") == steps, "of one that ended, too"
+    assert [text for _, _, text in line.steps("d")][1:3] == ["b dispatched", "c dispatched"]
+
+
+@pytest.mark.parametrize("renamed", [False, True])
+def test_another_gate_that_had_or_gets_its_name_is_left_out(renamed: bool) -> None:
+    line = Line()
+    old = [line.enter(name) for name in "wxyz"]
+    line.move(old[3])
+    for ticket in reversed(old):
+        line.leave(ticket)
+    line.gate = Gate("b" if renamed else "a", Limits(1))
+    _, _, c, d = (line.enter(name) for name in "abcd")
+    if renamed:
+        line.rename("a")
+    line.leave(d, "abandoned")
+    line.leave(c, "abandoned")
+    assert line.steps("c") == [("queued", 2, "queued (depth 2)"), ("abandoned", None, "abandoned after 0ms")]
+    assert [position for _, position, _ in line.steps("y")] == [2, 3, 2, None]

@@ -317,7 +317,8 @@ SILENT = EndpointStatistics(2, up=False)
     ],
 )
 def test_what_is_said_of_endpoints_that_are_down(endpoints: dict[str, EndpointStatistics], detail: str) -> None:
-    assert view_upstream("u", "http://u", statistics(), endpoints, Figures(), None, 0.0).detail == detail
+    view = view_upstream("u", "http://u", statistics(), endpoints, Figures(), None, 0.0)
+    assert (view.detail, view.up) == (detail, any(endpoint.up for endpoint in endpoints.values()))
 
 
 def test_several_endpoints_and_alarms_as_the_admin_api_shows_them() -> None:

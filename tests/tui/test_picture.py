@@ -85,7 +85,8 @@ def test_more_columns_on_a_wide_screen(model: Model) -> None:
 @pytest.mark.parametrize(
     ("width", "figures"),
     [
-        (60, "run 8/10  wait 4"),
+        (60, "run 8/10  wait 4  failed 4"),
+        (68, "run 8/10  wait 4  full 2  failed 4"),
         (78, "run 8/10  wait 4  full 2  timeout 0  failed 4"),
         (88, "up 3d  run 8/10  wait 4  full 2  timeout 0  failed 4"),
         (100, "up 3d 04:12  run 8/10  wait 4  full 2  timeout 0  failed 4"),

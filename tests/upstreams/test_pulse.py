@@ -109,7 +109,8 @@ async def test_a_server_that_stands_still_is_late(start_puppet, fetch):
     puppet = await start_puppet(server.script)
     with pytest.raises(UpstreamTimeout):
         await fetch(puppet.url, Timeouts(connect=60, first_byte=SOON))
-    assert (server.asked, server.looks) == (1, LOOKS + 1)
+    assert server.asked == 1
+    assert server.looks in (LOOKS + 1, LOOKS + 2), "once more where the clock is found long past its end"
 
 
 @pytest.mark.usefixtures("patience")

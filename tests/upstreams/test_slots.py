@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -701,12 +702,12 @@ def test_its_busy_slots_where_it_does_not_tell(reply: Reply) -> None:
     play(story, busy(1), kind="vllm")
 
 
-def wait_for_room(count: int = 1, *, strangers: bool = True, leave_at: float | None = None):
+def wait_for_room(count: int = 1, *, strangers: bool = True, leave_at: float | None = None, seconds: float = math.inf):
     """So many requests that are about to be sent; when each of them may be."""
     sent: list[float] = []
 
     async def one(bench: Bench) -> None:
-        await bench.watch.wait_for_room()
+        await bench.watch.wait_for_room(seconds)
         sent.append(this_loop().time())
 
     async def story(bench: Bench) -> None:
@@ -740,6 +741,28 @@ def test_others_that_stay_take_not_every_turn() -> None:
     assert sent == [ROOM_SECONDS] * 3
     assert len(bench.server.asked) <= ROOM_SECONDS / LAST_SECONDS + 1
     assert ROOM_SECONDS < LASTING_SECONDS, "a slot without a connection for so long is a drift"
+
+
+@pytest.mark.parametrize("seconds", [-1, 0, 1.1])
+def test_who_may_not_wait_so_long_is_sent_before(seconds: float) -> None:
+    story, sent = wait_for_room(2, seconds=seconds)
+    play(story, busy(4))
+    assert sent == [max(0, seconds)] * 2
+
+
+def test_who_is_not_sent_yet_is_counted() -> None:
+    async def story(bench: Bench) -> None:
+        bench.watch.has_strangers = True
+        waits = [this_loop().create_task(bench.watch.wait_for_room()) for _ in range(2)]
+        await asyncio.sleep(1)
+        assert bench.watch.held_back == 2
+        waits[0].cancel()
+        await turns()
+        assert bench.watch.held_back == 1
+        await waits[1]
+        assert bench.watch.held_back == 0
+
+    play(story, busy(4))
 
 
 def test_when_they_are_gone_nobody_waits() -> None:

@@ -27,8 +27,11 @@ SESSIONS_KEPT = 2
 @pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
 def test_the_fault_is_found(fault: Fault):
     faulty = machine_on(fault)
+    steady = type("SteadyGateMachine", (faulty,), {"reloads": False})
     with pytest.raises((AssertionError, LookupError)):
-        run(faulty)
+        run(faulty, examples=600)
+        run(steady, examples=2000)
+        run(faulty, examples=5000)
 
 
 @pytest.mark.slow
@@ -41,7 +44,7 @@ def test_a_fault_whose_text_is_gone_fails_loudly():
         machine_on(Fault("outdated", gate, "no such text", ""))
 
 
-def run(machine: type[GateMachine], *, examples: int = 3000) -> None:
+def run(machine: type[GateMachine], *, examples: int) -> None:
     """The same schedules each time; most faults are found within the first fifty."""
     run_state_machine_as_test(
         machine,

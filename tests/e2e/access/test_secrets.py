@@ -14,7 +14,7 @@ import pytest
 from canaries import EVERYWHERE, SLICE, make_canaries
 from canaries import leaks as leaks_of
 from gateprocess import CHAT, MESSAGES, ROOT, GateProcess, request_body
-from hands import Hands
+from hands import Hands, Turn
 from keysfile import keys_file
 from puppet import refusing_port
 from rawclient import Client, post
@@ -184,10 +184,14 @@ async def fail_in_every_way(scene: Scene, hands: Hands) -> list[int]:
         found += [await scene.get(path + QUERY, body_for(model)) for path in (MESSAGES, CHAT)]
         found.append(await scene.get(f"/upstream/{model}/x" + QUERY, body_for(model)))
     for model in ("live", "named", "stock"):
-        client = await scene.ask(MESSAGES + QUERY, body_for(model, stream=False), HEADERS)
-        turn = await hands.turn()
-        said = [turn.request.header(name) or b"" for name in (b"authorization", b"x-api-key", b"x-tenant")]
-        await turn.answer(401, b'{"error":{"message":"Incorrect API key provided: %b"}}' % b" and ".join(said))
+        for path in (MESSAGES, f"/upstream/{model}/infill"):
+            client = await scene.ask(path + QUERY, body_for(model, stream=False), HEADERS)
+            await quote_keys(await hands.turn())
+            found.append(await scene.hear(client))
+        client = await Client.connect(scene.gate.port)
+        head = f"GET /upstream/{model}/lora-adapters HTTP/1.1\r\nhost: 127.0.0.1\r\nx-api-key: {HEADERS['x-api-key']}"
+        client.send(head.encode() + b"\r\n\r\n")
+        await quote_keys(await hands.turn())
         found.append(await scene.hear(client))
         client = await scene.ask(MESSAGES + QUERY, body_for(model), HEADERS)
         turn = await hands.turn()
@@ -195,6 +199,14 @@ async def fail_in_every_way(scene: Scene, hands: Hands) -> list[int]:
         turn.connection.reset()
         found.append(await scene.hear(client))
     return found
+
+
+async def quote_keys(turn: Turn) -> None:
+    """Says what it was sent, in the headers of what is passed on as well."""
+    said = b" and ".join(turn.request.header(name) or b"" for name in (b"authorization", b"x-api-key", b"x-tenant"))
+    told = b'{"error":{"message":"Incorrect API key provided: %b"}}' % said
+    headers = b"" if turn.path.startswith("/v1/") else b"x-request-id: %b\r\nlocation: /%b\r\n" % (said, said)
+    await turn.answer(401, told, headers)
 
 
 def run(gate: GateProcess, *arguments: str) -> str:
@@ -226,7 +238,7 @@ async def test_f65_no_secret_comes_out(gate: GateProcess, hands: Hands) -> None:
     statuses = await fail_in_every_way(scene, hands)
     assert statuses[:11] == [401, 401, 401, 404, 400, 400, 400, 413, 404, 500, 400]
     assert statuses[11:17] == [503] * 6
-    assert statuses[17:] == [401, 200] * 3
+    assert statuses[17:] == [401, 401, 401, 200] * 3
     client = await scene.ask(MESSAGES + QUERY, body_for("live"), HEADERS)
     turn = await hands.turn()
     waiting = await scene.ask(MESSAGES + QUERY, body_for("live"), HEADERS)

@@ -15,6 +15,7 @@ from llmgate.core import drift
 from llmgate.simulator.behaviour import Behaviour
 from llmgate.simulator.server import Simulator
 from llmgate.upstreams.answer import NO_TIMEOUTS
+from llmgate.upstreams.slots import LAST_SECONDS
 from tests.test_daemon import Running, loaded
 
 LEAKED = "drift: 1 connection to the server in use that no request has"
@@ -126,7 +127,7 @@ async def test_while_another_has_the_slot_nothing_waits_inside_the_server(tmp_pa
         await running.wait(lambda _: watch.has_strangers)
         waits = await running.ask()
         await running.wait(lambda status: status.upstreams[0].running == 1)
-        await asyncio.sleep(0.2)  # time in which it could go wrong
+        await asyncio.sleep(4 * LAST_SECONDS)  # time in which it could go wrong: some looks of the one that waits
         assert (server.ledger.waiting, server.ledger.held_back) == (0, 0)
         stranger.fin()
         await waits.head()

@@ -22,7 +22,8 @@ class Watch:
         self.free = asyncio.Event()
         self.waiting = 0
 
-    async def wait_for_room(self) -> None:
+    async def wait_for_room(self, seconds: float) -> None:
+        assert seconds > 0
         self.waiting += 1
         await self.free.wait()
 
