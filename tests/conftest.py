@@ -4,6 +4,7 @@ Profiles: `fast` for every run, `deep` for CI (HYPOTHESIS_PROFILE=deep). No test
 """
 
 import os
+import signal
 from collections.abc import Generator
 
 import pytest
@@ -19,6 +20,11 @@ settings.register_profile(
 )
 settings.register_profile("deep", settings.get_profile("fast"), max_examples=600, stateful_step_count=80)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
+
+# Whoever is started in the background of a script ignores ctrl-c, and so would all that it starts: tests of ctrl-c need
+# what a terminal gives.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
