@@ -32,6 +32,8 @@ from llmgate.server.sockets import UnixSocket, bind_listen
 from llmgate.tui.model import Model
 from tests.server.house import logged
 
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
+
 
 def loaded(
     folder: Path, url: str = "http://127.0.0.1:1", upstream: dict[str, Any] | None = None, **server: Any
@@ -286,6 +288,16 @@ def test_a_file_where_the_socket_should_be(tmp_path: Path, capsys: pytest.Captur
     assert "exists and is not a socket" in capsys.readouterr().err
 
 
+@pytest.fixture
+def signals() -> Iterator[None]:
+    """A daemon that has ended ignores them, and so would all that this process starts later."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("signals")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_serves_until_a_signal(tmp_path: Path, capsys: pytest.CaptureFixture[str], number: signal.Signals) -> None:
     settings = loaded(tmp_path)
