@@ -124,7 +124,7 @@ async def test_f10_who_leaves_mid_generation_hands_the_slot_on(gate: GateProcess
             await waiting.until("content_block_delta")
             assert time.monotonic() - left < 20
             running = waiting
-    assert server.story == ["launch", *["cancel", "release", "launch"] * 5]
+    await until(lambda: server.story == ["launch", *["cancel", "release", "launch"] * 5])
 
 
 @pytest.mark.timeout(600)
@@ -153,7 +153,7 @@ async def test_f09_who_leaves_mid_prompt_keeps_the_slot_until_the_batch_ends(
         assert server.story[:3] in (["launch", "release"], ["launch", "cancel", "release"], [*FIRST, "launch"])
         await answered(waiting)
         await until(gate.is_idle)
-        assert server.story == [*FIRST, "launch", "release"]
+        await until(lambda: server.story == [*FIRST, "launch", "release"])
         assert alarms(gate) == []
         (request, *_) = gate.requests("done")
         assert request["first_byte_ms"] - request["dispatched_ms"] < 10_000
@@ -181,7 +181,7 @@ async def test_f54_who_leaves_mid_prompt_again_and_again_leaves_nothing_in_the_s
     done = gate.requests("done")[:5]
     assert [request["outcome"] for request in done] == ["completed"] * 5
     assert [request["order"] for request in done] == sorted((request["order"] for request in done), reverse=True)
-    assert server.launched == rounds + 5
+    await until(lambda: server.launched == rounds + 5)
 
 
 @pytest.mark.parametrize("force_stream", [True, pytest.param(False, marks=pytest.mark.slow)])
@@ -225,7 +225,7 @@ async def test_f77_a_daemon_that_is_killed_frees_the_server(folder: Path, server
     assert server.busy == 0
     with gate:
         await answered(await tell(gate, SHORT))
-        assert server.story == [*FIRST, "launch", "release"]
+        await until(lambda: server.story == [*FIRST, "launch", "release"])
 
 
 # ---- a server that stops
@@ -252,14 +252,14 @@ async def test_f34_a_server_that_stands_still_and_goes_on(folder: Path, model: P
         await asyncio.sleep(seconds)
         view = gate.upstream("a")
         assert (view["running"], view["draining"], view["waiting"]) == (0, 1, 2)
-        assert server.launched == 1
+        await until(lambda: server.launched == 1)
 
         server.resume()
         with never_held_back(server):
             for client in waiting:
                 await answered(client)
         await until(gate.is_idle)
-        assert server.story == [*FIRST, *["launch", "release"] * 2]
+        await until(lambda: server.story == [*FIRST, *["launch", "release"] * 2])
         assert alarms(gate) == []
         outcomes = [request["outcome"] for request in gate.requests("done")]
         assert sorted(outcomes) == ["completed", "completed", "queue_timeout", "upstream_timeout"]
@@ -383,11 +383,11 @@ async def test_f36_killed_with_a_full_queue_and_started_again(folder: Path, mode
             server.spawn()
             for number, client in enumerate(waiting):
                 told = await client.until("message_start")
-                assert server.launched in (number + 1, number + 2)
+                await until(lambda least=number + 1: server.launched in (least, least + 1))  # type: ignore[misc]
                 assert "upstream_down" in states_of(told)
                 await answered(client)
         await until(gate.is_idle)
-        assert server.story == ["launch", "release"] * 4
+        await until(lambda: server.story == ["launch", "release"] * 4)
         done = [(request["session"], request["outcome"]) for request in gate.requests("done")]
         assert done == [*((str(number), "completed") for number in (3, 2, 1, 0)), ("", "upstream_error")]
 
