@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from llmgate.cli.context import Context, context_of, print_json, print_lines
-from llmgate.cli.names import unknown_upstream
 from llmgate.cli.numbers import whole
+from llmgate.names import unknown_upstream
 
 if TYPE_CHECKING:
     from llmgate.adminapi import EventView, FeedItem

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from llmgate.cli.context import Context, context_of, print_json, print_lines, terminal_width
-from llmgate.cli.names import unknown_upstream
 from llmgate.cli.numbers import number
 from llmgate.cli.table import Cell, Row, fitted, lapse, paint, table
+from llmgate.names import unknown_upstream
 from llmgate.tui.cells import clean
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ class Command(TyperCommand):
 
 def _name_global_options(error: typer.TyperException, ctx: Any) -> None:
     if (option := getattr(error, "option_name", "")) and hasattr(error, "possibilities"):
-        from llmgate.cli.names import nearest
+        from llmgate.names import nearest
 
         whole = [*ctx.command.params, *ctx.find_root().command.params]
         near = nearest(option, [name for parameter in whole for name in (*parameter.opts, *parameter.secondary_opts)])

@@ -32,7 +32,8 @@ from llmgate.adminapi import (
 from llmgate.admission.local import LocalAdmission
 from llmgate.core.events import GateStatistics, Limits
 from llmgate.errors import Cancelled
-from llmgate.server.admin_route import Answer, Call, Conflict, UnknownRequest, UnknownUpstream, nearest
+from llmgate.names import unknown
+from llmgate.server.admin_route import Answer, Call, Conflict, UnknownRequest, UnknownUpstream
 from llmgate.server.services import Running
 from llmgate.telemetry.feed import Feed
 from llmgate.telemetry.ledger import Ledger, Record, view_request
@@ -172,9 +173,7 @@ class Operator:
     def _upstream(self, name: str) -> UpstreamView:
         views = {view.name: view for view in self.sight.status().upstreams}
         if name not in views:
-            raise UnknownUpstream(
-                f"there is no upstream {name!r}; {nearest(name, views)}there are: {', '.join(views) or 'none'}"
-            )
+            raise UnknownUpstream(unknown("upstream", name, views))
         return views[name]
 
     def _upstream_answer(self, view: UpstreamView, *, changed: bool = False) -> UpstreamAnswer:

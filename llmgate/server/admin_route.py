@@ -5,7 +5,6 @@ bodies, and the OpenAPI document all come from it.
 """
 
 import dataclasses
-import difflib
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
@@ -14,6 +13,7 @@ import msgspec
 
 from llmgate.adminapi import View
 from llmgate.errors import LlmgateError
+from llmgate.names import meant
 
 if TYPE_CHECKING:
     from llmgate.server.admin_operator import Operator
@@ -202,10 +202,4 @@ def _those(known: Iterable[str], name: str) -> str:
     names = list(known)
     if not names:
         return "this path takes none"
-    return f"{nearest(name, names)}there are: {', '.join(names)}"
-
-
-def nearest(name: str, names: Iterable[str]) -> str:
-    """ "did you mean X? " where one is near, else ""."""
-    close = difflib.get_close_matches(name, list(names), n=1)
-    return f"did you mean {close[0]}? " if close else ""
+    return f"{meant(name, names)}there are: {', '.join(names)}"

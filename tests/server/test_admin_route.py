@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmgate.adminapi import LimitsBody, LimitsChange, ReadyQuery, RequestsQuery, Status
-from llmgate.server.admin_route import Fault, NoSuchPath, Route, WrongMethod, find, nearest, read_body, read_query
+from llmgate.server.admin_route import Fault, NoSuchPath, Route, WrongMethod, find, read_body, read_query
 
 PLAIN = Route("GET", "/v1/things", "look", "Things.", Status, None)
 ONE = Route("PATCH", "/v1/things/{name}", "act", "One.", Status, lambda *_: None)  # type: ignore[arg-type]
@@ -119,8 +119,3 @@ def test_any_object_is_read_or_refused(fields: dict[str, object]) -> None:
         return
     assert fields == {name: getattr(read, name) for name in fields}
     assert fields
-
-
-def test_the_nearest_name() -> None:
-    assert nearest("reasonin", ["ollama", "reasoning"]) == "did you mean reasoning? "
-    assert nearest("x", ["ollama"]) == ""

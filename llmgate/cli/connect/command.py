@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from llmgate.cli.context import Context, context_of, print_json, print_lines, say, terminal_width
-from llmgate.cli.names import unknown
 from llmgate.errors import LlmgateError
+from llmgate.names import unknown
 
 if TYPE_CHECKING:
     from llmgate.cli.connect.find import Found

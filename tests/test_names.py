@@ -2,13 +2,14 @@
 
 import pytest
 
-from llmgate.cli.names import nearest, unknown, unknown_upstream
+from llmgate.names import meant, nearest, unknown, unknown_upstream
 
 
 def test_the_nearest_is_named_then_all() -> None:
     known = ["ollama", "reasoning"]
     assert nearest("resoning", known) == "reasoning"
     assert nearest("x", known) is None
+    assert (meant("resoning", known), meant("x", known)) == ("did you mean reasoning? ", "")
     assert (
         unknown("upstream", "resoning", known)
         == "there is no upstream 'resoning'; did you mean reasoning? there are: ollama, reasoning"

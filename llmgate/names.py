@@ -11,11 +11,15 @@ def nearest(name: str, known: Collection[str]) -> str | None:
     return next(iter(difflib.get_close_matches(name, known, n=1)), None)
 
 
+def meant(name: str, known: Collection[str]) -> str:
+    """ "did you mean X? " where one is near, else ""."""
+    near = nearest(name, known)
+    return f"did you mean {near}? " if near else ""
+
+
 def unknown(what: str, name: str, known: Collection[str]) -> str:
     """ "there is no upstream 'resoning'; did you mean reasoning? there are: ollama, reasoning": the daemon's words."""
-    near = nearest(name, known)
-    meant = f"did you mean {near}? " if near else ""
-    return f"there is no {what} {name!r}; {meant}there are: {', '.join(known) or 'none'}"
+    return f"there is no {what} {name!r}; {meant(name, known)}there are: {', '.join(known) or 'none'}"
 
 
 def unknown_upstream(name: str, known: Iterable[str]) -> AdminRefusal:
