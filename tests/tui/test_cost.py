@@ -3,16 +3,13 @@
 Bounds are processor time, which other programs take no part of, and five times what benchmarks/top.py showed.
 """
 
-import importlib.util
 import statistics
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from benchscript import script
 
-BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "top.py"
 WAITING, EVENTS_A_SECOND, KEYS = 10_000, 200, 24
 SIZE = (120, 40)
 
@@ -20,14 +17,8 @@ SIZE = (120, 40)
 @pytest.fixture
 def benchmark() -> Iterator[Any]:
     """The module, which knows the crowd and how to wait for an answer."""
-    before = list(sys.path)
-    spec = importlib.util.spec_from_file_location("benchmark_of_top", BENCHMARK)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    yield module
-    sys.path[:] = before
+    with script("top") as module:
+        yield module
 
 
 @pytest.mark.parametrize(

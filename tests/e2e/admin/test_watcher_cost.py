@@ -4,15 +4,12 @@ Bounds are processor time, which other programs take no part of: five times what
 first one. What happens is viewed and encoded once, for whoever watches, so that another one costs a twentieth of that.
 """
 
-import importlib.util
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from benchscript import script
 
-BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "feed.py"
 SECONDS = 4.0
 MANY = 21
 FIRST_WATCHER = 0.18
@@ -23,14 +20,8 @@ OTHER_WATCHER = 1 / 8
 
 @pytest.fixture
 def benchmark() -> Iterator[Any]:
-    before = list(sys.path)
-    spec = importlib.util.spec_from_file_location("benchmark_of_feed", BENCHMARK)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    yield module
-    sys.path[:] = before
+    with script("feed") as module:
+        yield module
 
 
 @pytest.mark.slow
