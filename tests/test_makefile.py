@@ -31,10 +31,32 @@ def test_the_sample_goes_where_it_is_read(prefix: str) -> None:
 
 def test_elsewhere_it_is_documentation_only() -> None:
     plan = planned("install", "PREFIX=/opt/x")
-    assert " etc/llmgate.toml /opt/x/share/doc/llmgate/llmgate.toml" in plan
-    assert "/etc/llmgate/llmgate.toml" not in plan
+    assert " etc/llmgate.toml /" not in plan
     assert "systemctl" not in plan
     assert "/opt/x/bin/llmgate serve --upstream NAME=" in plan
+
+
+def test_all_that_etc_and_man_hold_is_put_in_place(tmp_path: Path) -> None:
+    """The commands that copy files are run; those that make an environment are not."""
+    plan = planned("install", "PREFIX=/opt/x", f"DESTDIR={tmp_path}").replace("\\\n", " ").splitlines()
+    copying = [line for line in plan if line.startswith("for ") and "install -D -m 644" in line]
+    assert len(copying) == 5
+    subprocess.run(["sh", "-ec", "\n".join(copying)], cwd=ROOT, check=True)
+    placed = {str(path.relative_to(tmp_path / "opt" / "x")) for path in tmp_path.rglob("*") if path.is_file()}
+    own = {"sysusers.d": "lib/sysusers.d", "tmpfiles.d": "lib/tmpfiles.d", "systemd": "lib/systemd"}
+    for path in (ROOT / "etc").rglob("*.*"):
+        if path.is_file():
+            first, *rest = path.relative_to(ROOT / "etc").parts
+            assert "/".join([own.get(first, f"share/doc/llmgate/{first}"), *rest]) in placed
+    for path in (ROOT / "man").iterdir():
+        assert f"share/man/man{path.suffix[1:]}/{path.name}" in placed
+    for path in (ROOT / "docs").rglob("*.md"):
+        assert f"share/doc/llmgate/{path.relative_to(ROOT)}" in placed
+    assert {"share/doc/llmgate/docker/Dockerfile", "share/doc/llmgate/Caddyfile"} <= placed
+    for scope in ("system", "user"):
+        unit = tmp_path / "opt" / "x" / "lib" / "systemd" / scope / "llmgate.service"
+        assert "\nExecStart=/opt/x/bin/llmgate serve" in unit.read_text()
+        assert unit.stat().st_mode & 0o777 == 0o644
 
 
 def test_the_completions_of_every_shell_are_installed() -> None:

@@ -8,27 +8,33 @@ from urllib.parse import SplitResult
 from llmgate.config.units import BadValue
 
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?", re.ASCII)
-_HELP = 'must be "host:port", "[::1]:port" or "unix:/path"'
+_HELP = 'must be "host:port", "[::1]:port", "unix:/path" or "fd:3"'
+_MOST_FD = 1 << 20
 UNIX_PATH_LIMIT = 103
 """Bytes of a Unix socket's path that every system takes: 104 with its NUL on macOS and BSD, 108 on Linux."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Listen:
-    """One address: `host` and `port`, or `path` of a Unix socket (then host is "" and port 0)."""
+    """One address: `host` and `port`, or `path` of a Unix socket, or the number of a socket that is passed to us as an
+    open file (then host is "" and port 0)."""
 
     host: str = ""
     port: int = 0
     path: str = ""
+    fd: int | None = None
 
     def __str__(self) -> str:
+        if self.fd is not None:
+            return f"fd:{self.fd}"
         if self.path:
             return f"unix:{self.path}"
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def is_local(self) -> bool:
-        """Only this machine can reach it: a Unix socket or a loopback address."""
+        """Only this machine can reach it: a Unix socket or a loopback address. Of a passed socket that shows only once
+        it is here."""
         return bool(self.path) or is_loopback(self.host)
 
 
@@ -36,12 +42,20 @@ def parse_listen(text: str) -> Listen:
     """Port 0 lets the system choose. BadValue says what is allowed."""
     if text.startswith("unix:"):
         return Listen(path=check_socket_path(text.removeprefix("unix:")))
+    if text.startswith("fd:"):
+        return Listen(fd=_parse_fd(text.removeprefix("fd:")))
     host, colon, port = text.rpartition(":")
     if not colon or not re.fullmatch(r"\d{1,5}", port, re.ASCII) or int(port) > 65535:
         raise BadValue(f"{_HELP}, the port from 0 to 65535")
     if not host:
         raise BadValue(f'{_HELP}; for every address of this machine say "0.0.0.0:{port}" or "[::]:{port}"')
     return Listen(host=_parse_host(host), port=int(port))
+
+
+def _parse_fd(text: str) -> int:
+    if not re.fullmatch(r"\d{1,7}", text, re.ASCII) or not 3 <= int(text) <= _MOST_FD:
+        raise BadValue(f"{_HELP}; the number of a passed socket is 3 or more")
+    return int(text)
 
 
 def _parse_host(text: str) -> str:

@@ -10,13 +10,15 @@ import grp
 import os
 import socket
 import stat
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from llmgate.config.listen import parse_listen
+from llmgate.config.listen import Listen, parse_listen
 from llmgate.config.paths import make_private_folder
 from llmgate.errors import LlmgateError
+from llmgate.server.passed import Passed
 
 BACKLOG = 4096
 
@@ -32,8 +34,10 @@ class SocketNotAllowed(LlmgateError):
 def bind_listen(address: str) -> socket.socket:
     """A listening TCP or Unix socket for one entry of `server.listen`. Raises SocketInUse, SocketNotAllowed."""
     listen = parse_listen(address)
-    if listen.path:
-        raise SocketNotAllowed(f"llmgate: {address} is a Unix socket: bind it with UnixSocket")
+    if not listen.host:
+        raise SocketNotAllowed(
+            f"llmgate: {address} is no TCP address: bind it with UnixSocket, or take what was passed"
+        )
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
     try:
         info = socket.getaddrinfo(listen.host, listen.port, family, socket.SOCK_STREAM)[0]
@@ -51,6 +55,29 @@ def bind_listen(address: str) -> socket.socket:
         raise _explain(error, address) from error
     bound.setblocking(False)
     return bound
+
+
+def open_entrance(entry: str | Passed, stack: ExitStack) -> tuple[socket.socket, str]:
+    """A listening socket for clients that `stack` closes, and its address as the status shows it. Raises SocketInUse,
+    SocketNotAllowed."""
+    if isinstance(entry, Passed):
+        stack.callback(entry.bound.close)
+        return entry.bound, entry.address
+    if entry.startswith("unix:"):
+        unix = UnixSocket(Path(entry.removeprefix("unix:")), mode=0o660, private=False)
+        return stack.enter_context(unix).bound, entry
+    bound = bind_listen(entry)
+    stack.callback(bound.close)
+    host, port = bound.getsockname()[:2]
+    return bound, f"http://{Listen(host, port)}"
+
+
+def open_admin(place: Path | Passed, stack: ExitStack, *, mode: int, group: str) -> socket.socket:
+    """The listening admin socket, which `stack` closes. Raises SocketInUse, SocketNotAllowed."""
+    if isinstance(place, Passed):
+        stack.callback(place.bound.close)
+        return place.bound
+    return stack.enter_context(UnixSocket(place, mode=mode, private=True, group=group)).bound
 
 
 def find_group(name: str) -> int:
@@ -169,7 +196,7 @@ class UnixSocket:
             bound.bind(str(self.path))
             is_there = True
             if self._group is not None:  # wider than it was made only once it has its group; nobody listens yet
-                os.chown(self.path, -1, self._group, follow_symlinks=False)
+                self._give_to(self._group)
                 self.path.chmod(self._mode)
         except OSError:
             bound.close()
@@ -181,6 +208,11 @@ class UnixSocket:
         bound.listen(BACKLOG)
         bound.setblocking(False)
         return bound
+
+    def _give_to(self, group: int) -> None:
+        """Where that is the process's own it has it: a hardened service may not even ask."""
+        if os.lstat(self.path).st_gid != group:
+            os.chown(self.path, -1, group, follow_symlinks=False)
 
     def _unlink_own(self) -> None:
         try:

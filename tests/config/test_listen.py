@@ -37,6 +37,7 @@ def test_addresses(text: str, listen: Listen, local: bool) -> None:
     [
         *("", "8080", ":8080", "localhost", "localhost:", "localhost:x", "localhost:65536", "localhost:-1", "::1:8080"),
         *("[::1]", "[::g]:80", "[127.0.0.1]:80", "300.0.0.1:80", "1.2.3:80", "a b:80", "http://a:80", "*:80", "-a:80"),
+        *("fd:", "fd:2", "fd:-3", "fd:x", "fd:3.0", "fd: 3", "fd:٣", "fd:99999999"),
         *("unix:", "unix:http.sock", "unix:/a\0b", "unix:/" + "a" * UNIX_PATH_LIMIT, "localhost:８０"),
     ],
     ids=repr,
@@ -44,6 +45,14 @@ def test_addresses(text: str, listen: Listen, local: bool) -> None:
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(BadValue, match="must be"):
         parse_listen(text)
+
+
+@pytest.mark.parametrize("text", ["fd:3", "fd:03", "fd:1048576"])
+def test_a_passed_socket_is_named_by_its_number(text: str) -> None:
+    listen = parse_listen(text)
+    assert listen == Listen(fd=int(text.removeprefix("fd:")))
+    assert parse_listen(str(listen)) == listen
+    assert not listen.is_local, "nobody knows before it is here"
 
 
 def test_a_port_alone_is_answered_with_what_to_write() -> None:
@@ -95,6 +104,7 @@ def test_only_localhost_and_loopback_addresses_are_loopback(host: str, loopback:
         ("http://10.0.0.7:8080", "0.0.0.0:8080", False),
         ("http://127.0.0.1:8080", "127.0.0.1:0", False),
         ("http://127.0.0.1", "unix:/run/llmgate/http.sock", False),
+        ("http://fd:3", "fd:3", False),
     ],
 )
 def test_a_url_that_leads_back_is_found(url: str, listen: str, loops: bool) -> None:

@@ -371,16 +371,21 @@ def test_a_name_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
         bind_listen("nowhere.invalid:80")
 
 
-def test_a_unix_path_is_no_tcp_address() -> None:
-    with pytest.raises(SocketNotAllowed, match="bind it with UnixSocket"):
-        bind_listen("unix:/tmp/x.sock")
+@pytest.mark.parametrize("address", ["unix:/tmp/x.sock", "fd:3"])
+def test_what_is_no_tcp_address_is_not_bound(address: str) -> None:
+    with pytest.raises(SocketNotAllowed, match="is no TCP address"):
+        bind_listen(address)
 
 
 # ---- a group
 
 
 def a_group() -> int:
-    return os.getgroups()[-1] if os.getgroups() else os.getgid()
+    """One that is not the process's own, and that it may give a file to."""
+    others = [os.getgid() + 1] if os.getuid() == 0 else [group for group in os.getgroups() if group != os.getgid()]
+    if not others:
+        pytest.skip("this user is in one group only")
+    return others[0]
 
 
 def test_socket_and_folder_belong_to_the_group(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -400,6 +405,18 @@ def test_socket_and_folder_belong_to_the_group(path: Path, monkeypatch: pytest.M
         assert (mode_of(path), path.lstat().st_gid) == (0o660, a_group())
         assert (mode_of(path.parent), path.parent.lstat().st_gid) == (0o750, a_group())
         assert answers(path)
+
+
+def test_where_the_group_is_the_process_s_own_nothing_is_changed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The units of systemd take the right to change owners away."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, "no")
+
+    path.parent.mkdir(mode=0o750)
+    monkeypatch.setattr(os, "chown", refuse)
+    with UnixSocket(path, mode=0o660, private=True, group=str(os.getgid())):
+        assert (mode_of(path), path.lstat().st_gid) == (0o660, os.getgid())
 
 
 def test_groups_by_number_and_by_name() -> None:
