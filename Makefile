@@ -14,12 +14,22 @@ JS := tests/clients/js
 NPM := $(NODE)/bin/node $(NODE)/lib/node_modules/npm/bin/npm-cli.js --prefix $(JS) --loglevel=error
 WORKERS ?= 2
 PYTEST_ARGS ?=
+# In the order of tests/conftest.py, the long ones first; xdist itself would begin with files of many tests.
+XDIST = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# Where it is set, each of hundreds of processes compiles all of llmgate again, and each worker all tests.
+unexport PYTHONDONTWRITEBYTECODE
 
 PREFIX ?= /usr/local
 DESTDIR ?=
 # Where the sample of the settings goes besides share/doc: only /etc is looked into.
 SYSCONFDIR ?= $(if $(filter /usr /usr/local,$(PREFIX)),/etc)
 LIB := $(PREFIX)/lib/llmgate
+DOC := $(PREFIX)/share/doc/llmgate
+UNITS := $(patsubst etc/systemd/%,%,$(wildcard etc/systemd/*/llmgate.*))
+DOCS := $(wildcard docs/*.md docs/adr/*.md)
+# All that is in etc and has no place of its own on a system.
+SAMPLES := $(patsubst etc/%,%,$(wildcard etc/llmgate*.toml etc/nginx.conf etc/Caddyfile etc/*/*.yml etc/*/*.yaml \
+  etc/*/*.json etc/docker/Dockerfile*))
 INSTALL := install
 
 SOAK_SECONDS ?= 1800
@@ -31,17 +41,18 @@ demo: $(VENV)/.run
 
 # The tests marked slow run in CI: make slow.
 test: $(VENV)/.dev $(VENV)/clients/anthropic-0.76/.done
-	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not slow" $(XDIST) $(PYTEST_ARGS)
 
 slow: $(VENV)/.dev clients
-	$(BIN)/python -m pytest -m slow -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m slow $(XDIST) $(PYTEST_ARGS)
 
 # Everything at once for half an hour: traffic on all surfaces, clients that leave, servers that die. Look at the report.
 soak: $(VENV)/.dev
 	SOAK_SECONDS=$(SOAK_SECONDS) SOAK_REPORT=$(CURDIR)/soak-report.txt \
 	  $(BIN)/python -m pytest -s tests/e2e/faults/test_soak.py $(PYTEST_ARGS)
 
-# mandoc is used where it is there; in CI it must be.
+# mandoc is used where it is there; in CI it must be. promtool (332 MB with all that Debian's prometheus brings) is used
+# where it is there.
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -51,6 +62,7 @@ check: $(VENV)/.dev
 	  ! mandoc -T lint man/*.[1-8] | grep -v 'referenced manual not found' >&2; \
 	elif [ -n "$(CI)" ]; then echo "mandoc is not installed" >&2; exit 1; \
 	else echo "mandoc is not installed: the man pages were not checked"; fi
+	@if command -v promtool >/dev/null; then promtool test rules tests/etc/rules_test.yml; fi
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
@@ -112,12 +124,15 @@ install: $(VENV)/.run
 	  $(DESTDIR)$(LIB)/bin/python -I -m llmgate completion $${words%%:*} > $$file || exit 1; done
 	for page in man/*.[1-8]; do \
 	  $(INSTALL) -D -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page##*/} || exit 1; done
-	for scope in system user; do \
-	  $(INSTALL) -d $(DESTDIR)$(PREFIX)/lib/systemd/$$scope && \
-	  sed 's|/usr/bin/llmgate|$(PREFIX)/bin/llmgate|' etc/systemd/$$scope/llmgate.service \
-	    > $(DESTDIR)$(PREFIX)/lib/systemd/$$scope/llmgate.service || exit 1; done
-	$(INSTALL) -D -m 644 etc/llmgate.toml $(DESTDIR)$(PREFIX)/share/doc/llmgate/llmgate.toml
-	$(INSTALL) -m 644 README.md CHANGELOG.md LICENSE $(DESTDIR)$(PREFIX)/share/doc/llmgate/
+	for unit in $(UNITS); do \
+	  $(INSTALL) -D -m 644 etc/systemd/$$unit $(DESTDIR)$(PREFIX)/lib/systemd/$$unit && \
+	  sed -i 's|/usr/bin/llmgate|$(PREFIX)/bin/llmgate|' $(DESTDIR)$(PREFIX)/lib/systemd/$$unit || exit 1; done
+	for kind in sysusers.d tmpfiles.d; do \
+	  $(INSTALL) -D -m 644 etc/$$kind/llmgate.conf $(DESTDIR)$(PREFIX)/lib/$$kind/llmgate.conf || exit 1; done
+	for file in README.md CHANGELOG.md LICENSE $(DOCS); do \
+	  $(INSTALL) -D -m 644 $$file $(DESTDIR)$(DOC)/$$file || exit 1; done
+	for file in $(SAMPLES); do \
+	  $(INSTALL) -D -m 644 etc/$$file $(DESTDIR)$(DOC)/$$file || exit 1; done
 ifneq ($(SYSCONFDIR),)
 	[ -e $(DESTDIR)$(SYSCONFDIR)/llmgate/llmgate.toml ] || \
 	  $(INSTALL) -D -m 644 etc/llmgate.toml $(DESTDIR)$(SYSCONFDIR)/llmgate/llmgate.toml
@@ -131,7 +146,7 @@ endif
 	@echo "llmgate is installed. What to do next:"
 ifeq ($(SYSCONFDIR),/etc)
 	@echo "  edit /etc/llmgate/llmgate.toml: the servers to stand in front of"
-	@echo "  systemctl daemon-reload"
+	@echo "  systemd-sysusers; systemd-tmpfiles --create llmgate.conf; systemctl daemon-reload"
 	@echo "  systemctl enable --now llmgate"
 	@echo "or, without settings and systemd:"
 else

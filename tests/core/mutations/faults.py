@@ -66,8 +66,8 @@ FAULTS = [
     Fault(
         "a newcomer overtakes whom a late timer made room for",
         gate,
-        "        self._settle(now)\n        if self._closed:",
-        "        if self._closed:",
+        "        self._settle(now)\n        if self.closing is not None:",
+        "        if self.closing is not None:",
     ),
     Fault(
         "a requeued one goes to the end",
@@ -381,7 +381,7 @@ FAULTS = [
         "one requeued after all were dismissed waits on",
         gate,
         "            if self._dismisses and ticket.state is State.WAITING:\n"
-        '                self._leave_line(ticket, now, "refused")\n',
+        "                self._dismiss(ticket, now)\n",
         "",
     ),
     Fault(
@@ -462,6 +462,18 @@ FAULTS = [
         gate,
         "        self._leaving = self._leaving or leaving\n        self._share_out()\n",
         "        self._leaving = self._leaving or leaving\n",
+    ),
+    Fault(
+        "an operator brings back one that leaves",
+        gate,
+        "        if not self._leaving:\n            self.closing = None\n",
+        "        self._leaving = False\n        if not self._leaving:\n            self.closing = None\n",
+    ),
+    Fault(
+        "one that leaves is paused",
+        gate,
+        "paused and (self._paused or not self._leaving)",
+        "paused",
     ),
     Fault(
         "one that leaves counts beside those that stay",

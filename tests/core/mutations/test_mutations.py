@@ -8,59 +8,35 @@ import inspect
 from types import ModuleType
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from llmgate.core import account, chronicle, endpoints, events, gate, line, timers
 from tests.core.gate_machine import GateMachine
 from tests.core.mutations.faults import FAULTS, Fault
-
-pytestmark = pytest.mark.timeout(600)
+from tests.core.mutations.walk import walk
 
 MODULES = (account, chronicle, endpoints, events, gate, line, timers)
 SMALLEST_LINE = 4
 DEAD_TIMERS_KEPT = 1
 SESSIONS_KEPT = 2
+WALKS = 5000
+"""Half of the faults are found by the first five; the one that hides best, by the 511th."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
 def test_the_fault_is_found(fault: Fault):
     with pytest.raises((AssertionError, LookupError)):
-        search(machine_on(fault))
+        walk(machine_on(fault), walks=WALKS)
 
 
 @pytest.mark.slow
 def test_without_a_fault_nothing_is_found():
-    run(machine_on(None), examples=500)
+    walk(machine_on(None), walks=1000)
 
 
 def test_a_fault_whose_text_is_gone_fails_loudly():
     with pytest.raises(AssertionError, match="not there exactly once"):
         machine_on(Fault("outdated", gate, "no such text", ""))
-
-
-def search(machine: type[GateMachine]) -> None:
-    """Everywhere; then longer where no reload stirs all up; then everywhere, for long."""
-    run(machine, examples=600)
-    run(type("SteadyGateMachine", (machine,), {"reloads": False}), examples=2000)
-    run(machine, examples=5000)
-
-
-def run(machine: type[GateMachine], *, examples: int) -> None:
-    """The same schedules each time; most faults are found within the first fifty."""
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=50,
-            derandomize=True,
-            database=None,
-            phases=[Phase.generate],
-            report_multiple_bugs=False,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
 
 
 def machine_on(fault: Fault | None) -> type[GateMachine]:
