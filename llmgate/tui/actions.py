@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from llmgate.adminapi import LimitsAnswer, Reloaded, RequestDetail, Requests, UpstreamAnswer
-from llmgate.adminclient.limits import limit_text, write_limits
+from llmgate.adminclient.limits import Limit, limit_text, write_limits
 from llmgate.errors import AdminError, DaemonSilent, SettingsError
 
 Verb = Literal["pause", "resume", "drain", "set", "reload", "cancel", "move"]
@@ -30,7 +30,7 @@ class Acting(Protocol):
 
     async def drain(self, name: str) -> UpstreamAnswer: ...
 
-    async def set_limits(self, name: str, **limits: float | None) -> LimitsAnswer: ...
+    async def set_limits(self, name: str, **limits: Limit) -> LimitsAnswer: ...
 
     async def reload(self) -> Reloaded: ...
 
@@ -49,16 +49,16 @@ class Action:
 
     verb: Verb
     target: str
-    limits: tuple[tuple[str, float | None], ...] = ()
+    limits: tuple[tuple[str, Limit], ...] = ()
     """What limits are to become, by their names; for the verb "set" only."""
     file: str = ""
     """Where these limits are to be written, too; "" = nowhere."""
 
     @property
     def slots(self) -> int | None:
-        """What max_concurrent is to become; None = it stays."""
+        """The number that max_concurrent is to become; None = it stays, or is the server's own."""
         slots = dict(self.limits).get("max_concurrent")
-        return None if slots is None else int(slots)
+        return int(slots) if isinstance(slots, (int, float)) else None
 
 
 def question(actions: tuple[Action, ...]) -> str:
@@ -111,6 +111,7 @@ async def _perform(acting: Acting, action: Action) -> str:
             answer = await acting.set_limits(action.target, **dict(action.limits))
             if action.file:
                 await asyncio.to_thread(write_limits, Path(action.file), action.target, dict(action.limits))
+                await acting.set_limits(action.target, persisted=True, **dict(action.limits))
             return f"({answer.note})" if answer.note else ""
         case "reload":
             return _differences(await acting.reload())
@@ -126,7 +127,7 @@ def _differences(reloaded: Reloaded) -> str:
     if reloaded.error:
         raise SettingsError(reloaded.error)
     told = [change.key + (" after a restart" if change.reload == "restart" else "") for change in reloaded.changed]
-    return f"({', '.join(told) or 'nothing changed'})"
+    return " ".join([f"({', '.join(told) or 'nothing changed'})", *reloaded.warnings])
 
 
 def _remark(answer: UpstreamAnswer) -> str:

@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import tzinfo
 from functools import partial
 from pathlib import Path
@@ -20,13 +20,14 @@ from llmgate.adminclient import AsyncAdminClient
 from llmgate.errors import AdminError, DaemonNotRunning
 from llmgate.tui.actions import Acting, Action, perform
 from llmgate.tui.cells import plain
+from llmgate.tui.examine import examine
 from llmgate.tui.follow import Feed, Follower
 from llmgate.tui.furniture import Look
 from llmgate.tui.model import Model, View
 from llmgate.tui.picture import picture
 from llmgate.tui.screens.board import Board
 from llmgate.tui.state import State
-from llmgate.tui.step import Ask, Copy, Do, Effect, Quit, Retry
+from llmgate.tui.step import Ask, Copy, Do, Effect, Examine, Quit, Retry
 
 SNAPSHOT_SECONDS = 5.0
 Work = Callable[[], Coroutine[None, None, None]]
@@ -34,7 +35,8 @@ NOT_RUNNING = 3
 
 
 class TopApp(App[None]):
-    """The app: hands on the feed, the keys and what they want done. `clock` is monotonic seconds."""
+    """The app: hands on the feed, the keys and what they want done. `clock` is monotonic seconds, `doctor` the command
+    that looks for what is wrong."""
 
     CSS_PATH = "llmgate.tcss"
     ENABLE_COMMAND_PALETTE = False
@@ -48,8 +50,10 @@ class TopApp(App[None]):
         look: Look | None = None,
         state: State | None = None,
         clock: Callable[[], float] = time.monotonic,
+        doctor: Sequence[str] = (),
     ) -> None:
         super().__init__(ansi_color=True)
+        self._doctor = doctor
         self._acting = acting
         self._one_at_a_time = asyncio.Lock()
         self._model = Model()
@@ -89,6 +93,8 @@ class TopApp(App[None]):
                 self._begin(partial(self._ask, request_id), alone="ask")
             case Copy(text):
                 self.copy_to_clipboard(text)
+            case Examine():
+                self._begin(self._examine, alone="doctor")
             case Retry():
                 self._follower.retry()
             case Quit():
@@ -99,6 +105,9 @@ class TopApp(App[None]):
             text, is_bad = await perform(self._acting, actions)
         names = frozenset(action.target for action in actions if action.verb == "set")
         self.board.done(names, text, is_bad)
+
+    async def _examine(self) -> None:
+        self.board.report(await examine(self._doctor))
 
     async def _ask(self, request_id: str) -> None:
         """What the daemon knows beyond the feed; without it the screen shows what the feed told."""
@@ -113,6 +122,7 @@ def run(
     socket: Path,
     *,
     ascii: bool = False,  # noqa: A002 (the option's own name)
+    doctor: Sequence[str] = (),
     once: bool = False,
     no_color: bool = False,
     quiet: bool = False,
@@ -130,7 +140,7 @@ def run(
         sys.stderr.write("llmgate: top needs a terminal; llmgate top --once prints one picture without\n")
         return 1
     client = AsyncAdminClient(socket, command="top")
-    app = TopApp(client, client, look=Look(zone=zone), state=state)
+    app = TopApp(client, client, look=Look(zone=zone), state=state, doctor=doctor)
     app.run()
     return app.return_code or 0
 
@@ -148,6 +158,7 @@ def print_once(socket: Path, state: State, zone: tzinfo | None, *, quiet: bool =
             sys.stderr.write(f"{error}\n")
         return NOT_RUNNING if absent else 1
     columns, rows = shutil.get_terminal_size((80, 24))
+    rows -= sys.stdout.isatty()  # the last one is for the prompt: without it the first would scroll away
     lines = picture(view, Look(columns, rows, zone, keys=False), state)
     sys.stdout.write("\n".join(plain(line) for line in lines).rstrip("\n") + "\n")
     return 0

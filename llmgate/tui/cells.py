@@ -5,8 +5,10 @@ of no width and its direction changes, so that every character left is one or tw
 """
 
 import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise, takewhile
 from typing import NamedTuple
 
 from rich.cells import cell_len
@@ -97,6 +99,17 @@ def shorten(text: str, width: int) -> str:
     if width < 6 or width_of(tail) > 2:
         return cut(text, width)
     return cut(text, width - 4) + ".." + tail
+
+
+def telling(ids: Iterable[str], least: int) -> int:
+    """How many characters of the beginning tell these ids apart, `least` at any rate: a beginning can be typed."""
+    known = sorted(set(ids))
+    return max([least, *(_shared(one, next_one) + 1 for one, next_one in pairwise(known))])
+
+
+def _shared(one: str, other: str) -> int:
+    """Characters of the beginning that both have."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def wrap(text: str, width: int) -> list[str]:

@@ -53,8 +53,9 @@ class Column(Generic[Row]):
     wide: bool = False
     """Only on screens of WIDE cells and more."""
     most: int = 0
-    order: Callable[[Row], Any] | None = None
-    """What rows are sorted by where this column is chosen for it; None = it cannot be."""
+    order: Callable[[Any], Any] | None = None
+    """What rows are sorted by where this column is chosen for it, given an upstream's lane or a request; None = it
+    cannot be."""
 
 
 @dataclass(frozen=True, slots=True)

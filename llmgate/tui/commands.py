@@ -1,12 +1,12 @@
 """The line behind `:`: the verbs of the command line, with the selected row where no name is given."""
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 from itertools import islice, takewhile
 from typing import Literal
 
 from llmgate.adminclient.limits import LIMITS, parse_limit
 from llmgate.config.units import BadValue
+from llmgate.names import ambiguous, nearest, whole_ids
 from llmgate.tui import targets
 from llmgate.tui.actions import Action, Verb
 from llmgate.tui.model import View
@@ -21,12 +21,14 @@ USAGE: dict[str, str] = {
     **{str(verb): f":{verb} [UPSTREAM ...]" for verb in UPSTREAM_VERBS},
     "set": ":set UPSTREAM max_concurrent=2 max_queued=none queue_timeout=5m [--persist]",
     "reload": ":reload   reads the settings again",
-    "doctor": ":doctor   why it waits, why there is no connection",
+    "doctor": ":doctor   looks at the socket, the settings and each upstream",
     "cancel": ":cancel [ID ...]",
-    "move": ":move [ID ...]   to the front of its queue",
+    "move": ":move [ID ...] [--front]   to the front of its queue",
     "inspect": ":inspect [ID]",
 }
-NEAR = 0.7
+OPTIONS = {"set": ("--persist",), "move": ("--front",)}
+"""What may stand behind a verb; to the front is where a move goes in any case."""
+NO_OPTION = {("drain", "--wait"): "drain does not wait here: its upstream is drained once its state says so"}
 MOST_NAMES = 200
 """Of those that fit, looked at for a hint."""
 WITHOUT_MORE: tuple[Literal["doctor", "help", "quit"], ...] = ("doctor", "help", "quit")
@@ -53,6 +55,9 @@ def parse(line: str, view: View, state: State) -> Command:
         return Command(error="Nothing was typed after the colon")
     verb, names = ALIASES.get(words[0], words[0]), words[1:]
     plain = [name for name in names if not name.startswith("-")]
+    stray = [name for name in names if name.startswith("-") and name not in OPTIONS.get(verb, ())]
+    if stray and verb in WORDS:
+        return Command(error=NO_OPTION.get((verb, stray[0]), f"{verb} has no option {stray[0]} here"))
     for known in UPSTREAM_VERBS:
         if verb == known:
             return _on_upstreams(known, plain, view, state)
@@ -75,8 +80,8 @@ def _without_more(verb: str) -> Command:
     for word in WITHOUT_MORE:
         if verb == word:
             return Command(word=word)
-    near = get_close_matches(verb, WORDS, 1, NEAR)
-    meant = f": is it {near[0]}?" if near else "."
+    near = nearest(verb, WORDS)
+    meant = f": is it {near}?" if near else "."
     return Command(error=f"No command {verb}{meant} There are: {', '.join(WORDS)}")
 
 
@@ -92,15 +97,21 @@ def _on_upstreams(verb: Verb, names: list[str], view: View, state: State) -> Com
 
 
 def _no_upstream(name: str, view: View) -> Command:
+    renamed = view.status.renamed if view.status is not None else {}
+    if name in renamed:
+        return Command(error=f"No upstream {name} any more: a reload calls it {renamed[name]}")
     names = ", ".join(lane.upstream.name for lane in view.lanes)
     return Command(error=f"No upstream {name}; there are: {names}")
 
 
 def _on_requests(verb: Verb, ids: list[str], view: View, state: State) -> Command:
-    found = targets.live(view, set(ids)) if ids else targets.requests(view, state)
-    missing = [name for name in ids if name not in {request.id for request in found}]
-    if missing:
-        return Command(error=f"No request {missing[0]} waits or runs")
+    known = [request.id for request in view.requests() if request.state != "done"]
+    meant = {text: whole_ids(text, known) for text in ids}
+    for text, those in meant.items():
+        if len(those) != 1:
+            return Command(error=ambiguous(text, those) if those else f"No request {text} waits or runs")
+    wanted_ids = {those[0] for those in meant.values()}
+    found = targets.live(view, wanted_ids) if ids else targets.requests(view, state)
     if not found:
         return Command(error=f"Which request? As in :{verb} ID")
     wanted = [request.id for request in found]
@@ -126,9 +137,12 @@ def _set(words: list[str], view: View, state: State, *, persist: bool) -> Comman
 
 def _inspect(ids: list[str], view: View, state: State) -> Command:
     wanted = ids[0] if ids else targets.selected_request_id(view, state)
-    if view.request(wanted) is None:
-        return Command(error=f"No request {wanted} is known" if wanted else "Which request? As in :inspect ID")
-    return Command(inspect=wanted)
+    if not wanted:
+        return Command(error="Which request? As in :inspect ID")
+    found = whole_ids(wanted, [request.id for request in view.requests()])
+    if len(found) != 1:
+        return Command(error=ambiguous(wanted, found) if found else f"No request {wanted} is known")
+    return Command(inspect=found[0])
 
 
 def complete(text: str, view: View) -> str:

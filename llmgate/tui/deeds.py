@@ -10,8 +10,8 @@ from llmgate.tui.actions import Action, Verb, question
 from llmgate.tui.listing import NOBODY, listing
 from llmgate.tui.model import View
 from llmgate.tui.state import Asking, State
-from llmgate.tui.step import Copy, Do, Step, says
-from llmgate.tui.why import why_lost, why_request, why_upstream
+from llmgate.tui.step import Copy, Do, Examine, Step, says
+from llmgate.tui.why import why_request, why_upstream
 
 NO_REQUEST = "No request is selected: Tab goes to those that wait, 2 lists them all"
 NO_UPSTREAM = "No upstream is selected"
@@ -130,10 +130,16 @@ def _copied(state: State, text: str, what: str) -> Step:
     )
 
 
+def doctor(state: State) -> Step:
+    """Looks at all that can be wrong from outside."""
+    said = says(state, "llmgate doctor looks at the socket, the settings and each upstream ...", is_bad=False)
+    return Step(said.state, (Examine(),))
+
+
 def why(state: State, view: View) -> Step:
     """Why it waits, or why there is no connection."""
     if view.link.state == "lost":
-        return Step(replace(state, why=why_lost(view)))
+        return doctor(state)
     request = view.request(targets.selected_request_id(view, state))
     if request is not None:
         return Step(replace(state, why=why_request(view, request)))

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from llmgate.adminapi import RequestView
-from llmgate.tui.cells import Line, Span, cut, pad, shorten, width_of
+from llmgate.tui.cells import Line, Span, cut, pad, telling, width_of
 from llmgate.tui.columns import Frame
 from llmgate.tui.figures import age, count, duration, estimate
 from llmgate.tui.furniture import Look, moment, rule
@@ -17,6 +17,7 @@ PAIRED = 76
 """From so many cells on two fields stand on one line."""
 OTHERS = 6
 FEWEST_STEPS = 2
+FEWEST_OF_ID = 12
 
 
 def detail_lines(frame: Frame, look: Look, room: int) -> list[Line]:
@@ -54,8 +55,7 @@ def is_stale(state: State, view: View) -> bool:
 
 def _position(request: RequestView, view: View) -> int | None:
     lane = view.lane(request.upstream)
-    waiting = lane.waiting if lane is not None else ()
-    return next((index for index, one in enumerate(waiting, 1) if one.id == request.id), None)
+    return None if lane is None else lane.position(request.id)
 
 
 def _fields(request: RequestView, frame: Frame, look: Look) -> list[Line]:
@@ -64,6 +64,7 @@ def _fields(request: RequestView, frame: Frame, look: Look) -> list[Line]:
     url = lane.upstream.url.rpartition("://")[2] if lane else ""
     pairs = [
         ("state", _state(request, frame), *_time_left(request, frame)),
+        *([("reason", request.reason, "", "")] if request.reason else []),
         ("waited", _waited(request, frame), "arrived", _arrived(request, frame, look)),
         ("model", request.model or "-", "upstream", f"{request.upstream}  {request.endpoint or url}"),
         ("api", f"POST {request.path}", "stream", _stream(request, frame)),
@@ -185,7 +186,9 @@ def _others(request: RequestView, frame: Frame, look: Look) -> list[Line]:
     found: dict[str, RequestView] = {}
     for one in (*_same_session(frame.view.requests(), request), *older):
         found.setdefault(one.id, one)
-    rows = [_other(one, frame) for one in list(found.values())[:OTHERS]]
+    others = list(found.values())[:OTHERS]
+    width = telling((one.id for one in others), FEWEST_OF_ID)
+    rows = [_other(one, width, frame) for one in others]
     return [rule(frame, look.width, "others of this session"), *rows] if rows else []
 
 
@@ -193,9 +196,9 @@ def _same_session(requests: Iterable[RequestView], request: RequestView) -> Iter
     return (one for one in requests if one.session == request.session and one.id != request.id)
 
 
-def _other(request: RequestView, frame: Frame) -> Line:
+def _other(request: RequestView, width: int, frame: Frame) -> Line:
     word = request.outcome or request.state
-    parts = [f"{pad(shorten(frame.clean(request.id), 12), 12)} {pad(cut(frame.clean(word), 14), 14)}"]
+    parts = [f"{pad(cut(frame.clean(request.id), width), width)} {pad(cut(frame.clean(word), 14), 14)}"]
     if request.state == "waiting":
         parts.append(f"waits {age(frame.view.now_ms - request.arrived_ms)}")
     else:

@@ -6,8 +6,11 @@ field alone, `!x` turns a word round. One that is no regular expression is taken
 
 import re
 import warnings
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import and_
+from typing import Generic, TypeVar
 
 from llmgate.adminapi import EventView, RequestView, UpstreamView
 
@@ -24,11 +27,13 @@ REQUEST_FIELDS = (
     "peer",
     "endpoint",
     "outcome",
+    "reason",
     "key",
 )
 EVENT_FIELDS = ("id", "upstream", "word", "kind", "text", "client", "session", "purpose", "outcome", "by")
-MOST_TEXTS = 20_000
+MOST_REMEMBERED = 30_000
 PLAIN = re.compile(r"[A-Za-z0-9_:/@=,-]+")
+Made = TypeVar("Made")
 FIELDS = (*dict.fromkeys(REQUEST_FIELDS + EVENT_FIELDS),)
 
 
@@ -42,11 +47,12 @@ class Term:
     literal: str = ""
     """The word itself, where it holds no sign of a regular expression: ten times as quick to look for."""
 
-    def holds(self, text: str) -> bool:
-        """Whether it is in a text of small letters, or is not for an inverse."""
-        if self.literal:
-            return (self.literal in text) is not self.inverse
-        return (self.pattern.search(text) is None) is self.inverse
+    def of(self, texts: Iterable[str]) -> list[bool]:
+        """Of each text of small letters whether it is in it, or is not for an inverse."""
+        literal, inverse, search = self.literal, self.inverse, self.pattern.search
+        if literal:
+            return [(literal in text) is not inverse for text in texts]
+        return [(search(text) is None) is inverse for text in texts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,39 +61,63 @@ class Filter:
     bad: str = ""
     """The first word that is no regular expression."""
 
-    def request(self, request: RequestView) -> bool:
-        """Whether the request is to be shown."""
-        for term in self.terms:  # noqa: SIM110  (no generator: this is asked 10,000 times for one picture)
-            if not term.holds(_field(request, term.field) if term.field else TEXTS.of(request)):
-                return False
-        return True
+    def requests(self, requests: Sequence[RequestView]) -> list[bool]:
+        """Of each request whether it is to be shown."""
+        shown = [True] * len(requests)
+        for term in self.terms:
+            texts = [_field(request, term.field) for request in requests] if term.field else TEXTS.of(requests)
+            shown = [*map(and_, shown, term.of(texts))]
+        return shown
 
     def event(self, event: EventView) -> bool:
-        return all(term.holds(_of_event(event, term.field)) for term in self.terms)
+        return all(term.of([_of_event(event, term.field)])[0] for term in self.terms)
 
     def upstream(self, upstream: UpstreamView) -> bool:
         """Upstreams stay in sight while one looks for requests: only `upstream=` takes some of them away."""
-        return all(term.holds(upstream.name.lower()) for term in self.terms if term.field == "upstream")
+        return all(term.of([upstream.name.lower()])[0] for term in self.terms if term.field == "upstream")
 
 
-class Texts:
-    """All the text of a request in one, made once for each state of it: each picture may look through 10,000."""
+class Remembered(Generic[Made]):
+    """What was made of requests: a view of one never changes, and in each picture most of 10,000 are the same."""
+
+    def __init__(self, make: Callable[[Sequence[RequestView]], list[Made]]) -> None:
+        self._make = make
+        self._made: dict[int, Made] = {}
+        self._held: list[RequestView] = []
+        """Those of `_made`, so that no other takes on the identity of one."""
+
+    def of(self, requests: Sequence[RequestView]) -> list[Made]:
+        if len(self._held) >= MOST_REMEMBERED:
+            self._made.clear()
+            self._held.clear()
+        unknown = [request for request in requests if id(request) not in self._made]
+        self._made.update(zip(map(id, unknown), self._make(unknown), strict=True))
+        self._held += unknown
+        return [*map(self._made.__getitem__, map(id, requests))]
+
+
+def _texts(requests: Sequence[RequestView]) -> list[str]:
+    """All the text of each in one."""
+    return ["\n".join([_field(request, name) for name in REQUEST_FIELDS]) for request in requests]
+
+
+TEXTS = Remembered(_texts)
+
+
+class Verdicts:
+    """What the last filter that was asked for says of requests."""
 
     def __init__(self) -> None:
-        self._made: dict[str, tuple[RequestView, str]] = {}
+        self._wanted = Filter()
+        self._said = Remembered(self._wanted.requests)
 
-    def of(self, request: RequestView) -> str:
-        known = self._made.get(request.id)
-        if known is not None and known[0] is request:
-            return known[1]
-        if len(self._made) >= MOST_TEXTS:
-            self._made.clear()
-        text = "\n".join([_field(request, name) for name in REQUEST_FIELDS])
-        self._made[request.id] = request, text
-        return text
+    def of(self, wanted: Filter, requests: Sequence[RequestView]) -> list[bool]:
+        if wanted is not self._wanted:
+            self._wanted, self._said = wanted, Remembered(wanted.requests)
+        return self._said.of(requests)
 
 
-TEXTS = Texts()
+VERDICTS = Verdicts()
 
 
 def _of_event(event: EventView, field: str) -> str:

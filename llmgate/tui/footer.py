@@ -3,6 +3,7 @@
 from llmgate.tui import commands, targets
 from llmgate.tui.cells import Line, Span, cut, width_of, width_of_line, wrap
 from llmgate.tui.columns import Frame
+from llmgate.tui.filter import parse
 from llmgate.tui.furniture import Look, rule
 from llmgate.tui.model import View
 from llmgate.tui.state import Asking, State, Typing
@@ -36,12 +37,21 @@ def bottom_line(live: View, frame: Frame, look: Look) -> Line:
     if isinstance(prompt, Asking):
         return [Span(f" {frame.clean(prompt.question)}", "prompt"), Span("  y yes, any other key no")]
     if isinstance(prompt, Typing):
-        sign = "/" if prompt.kind == "filter" else ":"
-        typed = frame.clean(prompt.text)
-        while typed and width_of(typed) > look.width - 4:
-            typed = typed[1:]
-        return [Span(f" {sign}", "prompt"), Span(typed), Span(" ", "chosen")]
+        return _typed_line(prompt, frame, look)
     return keys_line(_keys(live, frame), look.width)
+
+
+def _typed_line(prompt: Typing, frame: Frame, look: Look) -> Line:
+    """Its end stays in sight; beside a filter stands what of it is no regular expression, if there is room."""
+    sign = "/" if prompt.kind == "filter" else ":"
+    typed = frame.clean(prompt.text)
+    bad = frame.clean(parse(prompt.text).bad) if prompt.kind == "filter" else ""
+    remark = f"  {bad} is no regular expression: it is taken as it stands" if bad else ""
+    if width_of(typed) + width_of(remark) > look.width - 4:
+        remark = ""
+    while typed and width_of(typed) > look.width - 4:
+        typed = typed[1:]
+    return [Span(f" {sign}", "prompt"), Span(typed), Span(" ", "chosen"), Span(remark, "amber")]
 
 
 def keys_line(keys: list[tuple[str, str]], width: int) -> Line:
@@ -66,7 +76,7 @@ def _keys(live: View, frame: Frame) -> list[tuple[str, str]]:
     """Only keys that do something now, the most useful first."""
     state, glyphs = frame.state, frame.glyphs
     if live.link.state == "lost":
-        return [("r", "retry now"), ("w", "why")]
+        return [("r", "retry now"), ("w", "why (llmgate doctor)")]
     if state.detail:
         return [("esc", "back"), *_allowed(live, state, _on_open(live, state)), *_ABOUT, ("l", "log")]
     if not frame.view.lanes:

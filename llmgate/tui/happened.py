@@ -21,7 +21,7 @@ def event_row(event: EventView, frame: Frame, look: Look) -> Line:
     pointer = frame.glyphs.mark if str(event.number) == frame.chosen else " "
     line = [
         Span(f"{pointer}{clock(moment(event.at), look.zone) or '-':8} ", "dim"),
-        Span(pad(cut(word, 13, more), 13) + " ", "bad" if _is_bad(event) else ""),
+        Span(pad(cut(word, 14, more), 14) + " ", "bad" if _is_bad(event) else ""),
         Span(pad(cut(frame.clean(event.upstream), name_width, more), name_width) + "  "),
     ]
     if look.width >= WIDE:

@@ -6,7 +6,7 @@ from llmgate.adminapi import Status, UpstreamView
 from llmgate.tui.cells import Line, Span, cut, fit, width_of, width_of_line
 from llmgate.tui.columns import Frame
 from llmgate.tui.detail import known
-from llmgate.tui.figures import age, short_age
+from llmgate.tui.figures import age
 from llmgate.tui.filter import parse
 from llmgate.tui.furniture import Look, clock, rule
 from llmgate.tui.model import View
@@ -74,14 +74,15 @@ def _figures(frame: Frame, status: Status) -> list[list[str]]:
     place = f"unix:{frame.clean(status.socket)}"
     up_ms = status.uptime_ms + frame.view.now_ms - status.now_ms
     up = f"up {age(up_ms)}"
+    days = " ".join(up.split(" ")[:2])  # "up 3d" of "up 3d 04:12"; what is younger is written in one way only
     run, wait = _running_text(upstreams), sum(upstream.waiting for upstream in upstreams)
     busy, ended = [f"run {run}", f"wait {wait}"], _ended_badly(upstreams)
     forms = [
         [place, up, f"running {run}", f"waiting {wait}", *ended],
         [place, up, *busy, *ended],
-        [place, f"up {short_age(up_ms)}", *busy, *ended],
+        [place, days, *busy, *ended],
         [up, *busy, *ended],
-        [f"up {short_age(up_ms)}", *busy, *ended],
+        [days, *busy, *ended],
         [*busy, *ended],
         [*busy, *_ended_badly(upstreams, seen_only=True)],
         [*busy, *reversed(_ended_badly(upstreams, seen_only=True))],
@@ -104,7 +105,7 @@ def _ended_badly(upstreams: list[UpstreamView], *, seen_only: bool = False) -> l
 def _running_text(upstreams: list[UpstreamView]) -> str:
     """8/10 of the slots that are there, and +3 that run where nothing is gated."""
     gated = [upstream for upstream in upstreams if upstream.max_concurrent]
-    slots = sum(upstream.max_concurrent for upstream in gated if upstream.state != "down")
+    slots = sum(upstream.max_concurrent for upstream in gated if not upstream.is_down)
     free = sum(upstream.running for upstream in upstreams if not upstream.max_concurrent)
     return f"{sum(upstream.running for upstream in gated)}/{slots}" + (f"+{free}" if free else "")
 

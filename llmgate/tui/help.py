@@ -1,9 +1,10 @@
 """The help: the keys of the screen that is shown, and what its words and columns mean."""
 
-from llmgate.tui.cells import Line, Span, fit
+from llmgate.tui.cells import Line
 from llmgate.tui.columns import Frame
-from llmgate.tui.furniture import Look, rule
+from llmgate.tui.furniture import Look
 from llmgate.tui.keys import KEYS, Key
+from llmgate.tui.sheet import sheet_lines
 from llmgate.tui.state import State
 
 SHOWN_WIDTH = 11
@@ -21,6 +22,7 @@ WORDS = {
   P50 W     half waited at most so long    P95 W   95 of 100 did
   TTFT      dispatch to first byte         RPS     ended per second, 1 min
   SERVED    requests that were served      FAILED  upstream errors
+  run       slots taken, of all; +3: so many run where nothing is gated
   full      refused: the queue was full    timeout  waited too long
   refused   came while it drained, or llmgate stopped""",
     "waiting": """\
@@ -40,7 +42,7 @@ WORDS = {
 FILTER = """\
   Words are regular expressions, told apart by blanks; a row must have all.
   client=dsh looks in one field: id upstream state model api path client
-  session purpose peer endpoint outcome key word kind text by.
+  session purpose peer endpoint outcome reason key word kind text by.
   !x: rows without x. upstream= also hides rows of the table of upstreams.
   Esc drops the filter."""
 
@@ -65,18 +67,7 @@ def _key_text(key: Key) -> str:
     return f"  {key.shown:<{SHOWN_WIDTH}} {key.does}"
 
 
-def help_lines(frame: Frame, look: Look) -> list[Line]:
+def help_lines(frame: Frame, look: Look, scrolled: int) -> list[Line]:
     """Exactly the screen, as a picture is; what does not fit is scrolled to."""
     texts = help_texts(frame.state, two_columns=look.width >= 2 * CELL + 2)
-    room = max(1, look.height - 4)
-    first = max(0, min(frame.state.help or 0, len(texts) - room))
-    lines: list[Line] = [[Span(" llmgate top ", "bold"), Span(frame.glyphs.mark), Span(" help", "bold")]]
-    lines.append(rule(frame, look.width))
-    shown = texts[first : first + room]
-    lines += [[Span(f" {frame.clean(text)}", "" if text.startswith(" ") else "title")] for text in shown]
-    lines += [[] for _ in range(look.height - 2 - len(lines))]
-    below = len(texts) - first - len(shown)
-    lines.append(rule(frame, look.width, *((f"{below} more lines below",) if below else ())))
-    keys = [("esc", "back"), *([(frame.glyphs.arrows, "scroll")] if len(texts) > room else []), ("q", "quit")]
-    lines.append([span for key, word in keys for span in (Span(f" {key}", "bold"), Span(f" {word} "))])
-    return [fit(line, look.width) for line in lines[: look.height]]
+    return sheet_lines(frame, look, "help", texts, scrolled)

@@ -1,17 +1,18 @@
 """Which rows a list has: filtered and sorted, found by their ids; and what becomes of the selection as they change."""
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain, zip_longest
-from typing import Any, overload
+from itertools import chain, zip_longest
+from operator import indexOf
+from typing import Any
 
 from llmgate.adminapi import EventView, RequestView
 from llmgate.tui.columns import Column
 from llmgate.tui.filter import parse
 from llmgate.tui.model import Lane, View
 from llmgate.tui.state import Chosen, Sort, State
-from llmgate.tui.tables import RECENT, RUNNING, UPSTREAMS, WAITING, Waiter
+from llmgate.tui.tables import BY_POSITION, RECENT, RUNNING, UPSTREAMS, WAITING
+from llmgate.tui.waiters import Queue, Waiter, kept
 
 NOBODY = Chosen()
 COLUMNS: dict[str, Sequence[Column[Any]]] = {
@@ -21,6 +22,8 @@ COLUMNS: dict[str, Sequence[Column[Any]]] = {
     "recent": RECENT,
 }
 """The columns that a list can be sorted by, by what it holds."""
+NEAR = 50
+"""Rows around the one where a row was last, among which it is looked for first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +43,15 @@ class Listing:
         """The index of a row by its id, or -1: looked for around an index where it was, so mostly found at once."""
         rows, id_of, size = self.rows, self.id_of, len(self.rows)
         near = min(max(near, 0), size - 1)
-        for index in chain.from_iterable(zip_longest(range(near, -1, -1), range(near + 1, size))):
+        above, below = range(near, max(-1, near - NEAR), -1), range(near + 1, min(near + NEAR, size))
+        for index in chain.from_iterable(zip_longest(above, below)):
             if index is not None and id_of(rows[index]) == row_id:
                 return int(index)
-        return -1
+        ids = rows.ids() if isinstance(rows, Queue) else map(id_of, rows)
+        try:
+            return indexOf(ids, row_id)
+        except ValueError:
+            return -1
 
     def beside(self, chosen: Chosen, gone: set[str]) -> int:
         """The index of the nearest row that stays when some go: below the chosen one, else above it, else its own."""
@@ -57,32 +65,6 @@ class Listing:
             return NOBODY
         index = max(0, min(index, len(self.rows) - 1))
         return Chosen(self.id_of(self.rows[index]), index)
-
-
-class Queue(Sequence[Waiter]):
-    """Who waits on some upstreams, one after another, without an object made for each of them."""
-
-    def __init__(self, lanes: Sequence[Lane]) -> None:
-        self._lanes = lanes
-        self._starts = [*accumulate((len(lane.waiting) for lane in lanes), initial=0)]
-
-    def __len__(self) -> int:
-        return self._starts[-1]
-
-    @overload
-    def __getitem__(self, index: int) -> Waiter: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Waiter]: ...
-
-    def __getitem__(self, index: int | slice) -> Waiter | list[Waiter]:
-        if isinstance(index, slice):
-            return [self[at] for at in range(*index.indices(len(self)))]
-        if not 0 <= index < len(self):
-            raise IndexError(index)
-        which = bisect_right(self._starts, index) - 1
-        lane, place = self._lanes[which], index - self._starts[which]
-        return Waiter(place + 1, lane.waiting[place], lane.upstream)
 
 
 def listing(view: View, state: State) -> Listing:
@@ -128,22 +110,22 @@ def _listing(view: View, state: State) -> Listing:
 
 
 def upstreams(view: View, state: State) -> Listing:
-    kept = [lane for lane in view.lanes if parse(state.filter).upstream(lane.upstream)]
-    return Listing(_sorted(kept, state, "upstreams"), _lane_id, len(view.lanes))
+    shown = [lane for lane in view.lanes if parse(state.filter).upstream(lane.upstream)]
+    return Listing(_sorted(shown, state, "upstreams"), _lane_id, len(view.lanes))
 
 
 def waiting(lanes: Sequence[Lane], state: State) -> Listing:
     """Who waits on these upstreams, in dispatch order; a position counts those that a filter hides."""
-    whole, wanted = Queue(lanes), parse(state.filter)
-    if not wanted.terms and not state.sorts.get("waiting", Sort()).title:
-        return Listing(_sorted(whole, state, "waiting"), _waiter_id, len(whole))
-    rows: list[Waiter] = []
-    for lane in lanes:
-        found: Iterable[tuple[int, RequestView]] = enumerate(lane.waiting, 1)
-        if wanted.terms:
-            found = ((index, request) for index, request in found if wanted.request(request))
-        rows += [Waiter(index, request, lane.upstream) for index, request in found]
-    return Listing(_sorted(rows, state, "waiting"), _waiter_id, len(whole))
+    whole, wanted, sort = Queue(lanes), parse(state.filter), state.sorts.get("waiting", Sort())
+    rows = whole.filtered(wanted) if wanted.terms else whole
+    order = _order(sort, "waiting")
+    if order is None:
+        rows = rows[::-1] if sort.reverse else rows
+    elif order is BY_POSITION:
+        rows = rows.by_position(reverse=sort.reverse)
+    else:
+        rows = rows.sorted(order, reverse=sort.reverse)
+    return Listing(rows, _waiter_id, len(whole))
 
 
 def running(lanes: Sequence[Lane], state: State) -> Listing:
@@ -158,21 +140,27 @@ def recent(view: View, state: State) -> Listing:
 
 def events(view: View, state: State) -> Listing:
     """What happened, the newest first."""
-    kept = [event for event in reversed(view.events) if parse(state.filter).event(event)]
-    return Listing(kept, _event_id, len(view.events))
+    wanted = parse(state.filter)
+    shown = [event for event in reversed(view.events) if wanted.event(event)]
+    return Listing(shown, _event_id, len(view.events))
 
 
 def _requests(rows: Sequence[RequestView], state: State, holds: str) -> Listing:
-    wanted = parse(state.filter)
-    kept = [request for request in rows if wanted.request(request)] if wanted.terms else rows
-    return Listing(_sorted(kept, state, holds), _request_id, len(rows))
+    return Listing(_sorted(kept(rows, parse(state.filter)), state, holds), _request_id, len(rows))
+
+
+def _order(sort: Sort, holds: str) -> Callable[[Any], Any] | None:
+    """What rows are sorted by; None = they stand as the daemon has them."""
+    if not sort.title:
+        return None
+    return next((column.order for column in COLUMNS[holds] if column.title == sort.title), None)
 
 
 def _sorted(rows: Sequence[Any], state: State, holds: str) -> Sequence[Any]:
     sort = state.sorts.get(holds, Sort())
-    column = next((column for column in COLUMNS[holds] if column.title == sort.title and sort.title), None)
-    if column is not None and column.order is not None:
-        return sorted(rows, key=column.order, reverse=sort.reverse)
+    order = _order(sort, holds)
+    if order is not None:
+        return sorted(rows, key=order, reverse=sort.reverse)
     return rows[::-1] if sort.reverse else rows
 
 
@@ -213,7 +201,10 @@ def settle(state: State, view: View) -> State:
 
 
 def _prune(state: State, view: View) -> State:
-    """Without marks on what has ended, and without slots that are now as they were wanted."""
+    """Without marks on what has ended or is not there, and without slots that are now as they were wanted."""
+    names = {lane.upstream.name for lane in view.lanes}
+    if not state.marked_upstreams <= names and view.link.state == "live":
+        state = replace(state, marked_upstreams=state.marked_upstreams & names)
     if state.marked:
         live = {request.id for request in view.requests() if request.id in state.marked and request.state != "done"}
         state = state if live == state.marked else replace(state, marked=frozenset(live))

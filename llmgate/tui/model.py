@@ -11,9 +11,11 @@ Invariants
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import compress
+from operator import attrgetter, indexOf
 from typing import Literal
 
 import msgspec
@@ -29,6 +31,7 @@ BUCKETS = 15
 JITTER_MS = 1_000
 SILENT_SECONDS = 2.5
 """The feed says something once a second: after so long without a word that is told, and no age counts on."""
+_ID = attrgetter("id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,16 @@ class Lane:
     draining: tuple[RequestView, ...] = ()
     history: tuple[int, ...] = ()
     """The most that waited in each of the last BUCKETS spans of BUCKET_MS, oldest first."""
+
+    def position(self, request_id: str) -> int | None:
+        """1 = next to run; None where it does not wait here."""
+        try:
+            return indexOf(map(_ID, self.waiting), request_id) + 1
+        except ValueError:
+            return None
+
+    def request(self, request_id: str) -> RequestView | None:
+        return _find((*self.waiting, *self.running, *self.draining), request_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,17 +117,22 @@ class View:
     def eta_ms(self, request: RequestView) -> int | None:
         """The time from now on until a waiting one gets a slot, by the daemon's estimate for its place."""
         lane = self.lane(request.upstream)
-        if lane is None or not lane.upstream.starts_ms:
-            return None
-        ids = (waiting.id for waiting in lane.waiting)
-        position = next((place for place, waiting in enumerate(ids, 1) if waiting == request.id), None)
-        return None if position is None else lane.upstream.eta_ms(position, self.now_ms)
+        position = lane.position(request.id) if lane is not None and lane.upstream.starts_ms else None
+        return None if lane is None or position is None else lane.upstream.eta_ms(position, self.now_ms)
 
     def request(self, request_id: str) -> RequestView | None:
-        return next((request for request in self.requests() if request.id == request_id), None)
+        if not request_id:
+            return None
+        live = (lane.request(request_id) for lane in self.lanes)
+        return next(filter(None, live), None) or _find(self.recent, request_id)
 
     def lane(self, name: str) -> Lane | None:
         return next((lane for lane in self.lanes if lane.upstream.name == name), None)
+
+
+def _find(requests: Sequence[RequestView], request_id: str) -> RequestView | None:
+    """By its id, without a call of Python for each of ten thousand."""
+    return next(compress(requests, map(request_id.__eq__, map(_ID, requests))), None)
 
 
 class Ordered:
@@ -299,6 +317,7 @@ class Model:
         if before is not None and (before.pid, before.started_at) != (status.pid, status.started_at):
             self._histories.clear()
             self._ended = Ordered(lambda request: request.ended_ms or 0)
+        self._rename(status)
         self._status = msgspec.structs.replace(status, upstreams=[])
         self._schema = max(item.schema, status.schema)
         self._number = item.number
@@ -328,6 +347,12 @@ class Model:
             self._put_upstream(upstream, item.now_ms)
         for request in item.requests:
             self._put_request(request)
+
+    def _rename(self, status: Status) -> None:
+        """What waited under an upstream's old name goes on under its new one."""
+        names = {upstream.name for upstream in status.upstreams}
+        for old in self._histories.keys() & status.renamed.keys() - names:
+            self._histories[status.renamed[old]] = self._histories.pop(old)
 
     def _note(self, event: EventView) -> None:
         """Keeps what is worth a line: the daemon has no words for what happens to every request."""

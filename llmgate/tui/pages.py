@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from llmgate.tui import targets
-from llmgate.tui.cells import Line
+from llmgate.tui.cells import Line, Span, cut
 from llmgate.tui.columns import Column, Frame, table
 from llmgate.tui.furniture import Look, Section, nobody, rule, section_lines
 from llmgate.tui.happened import event_row, log_line
@@ -16,6 +16,8 @@ from llmgate.tui.tables import ALL_RUNNING, ALL_WAITING, RECENT
 
 ROOMY, MODEL_WIDTH = 76, 19
 """From so many cells on the name of a model comes before columns of less importance."""
+FEWEST = 5
+"""Rows of a screen that has one to spare."""
 COLUMNS: dict[str, Sequence[Column[Any]]] = {"waiting": ALL_WAITING, "running": ALL_RUNNING, "recent": RECENT}
 EMPTY = {
     "waiting": "nobody waits",
@@ -44,7 +46,18 @@ def page_lines(frame: Frame, look: Look, room: int) -> list[Line]:
     heads = [rule(frame, look.width, TITLES[holds], *notes), *titles]
     if not shown.rows:
         return section_lines(frame, nobody(heads[:1], found(shown, EMPTY[holds])), 1)
-    return section_lines(frame, list_section(frame, look, shown, holds, heads, line), max(1, room - len(heads)))
+    below = _reason(frame, look) if holds == "recent" and room > FEWEST else []
+    rows = max(1, room - len(heads) - len(below))
+    return section_lines(frame, list_section(frame, look, shown, holds, heads, line), rows) + below
+
+
+def _reason(frame: Frame, look: Look) -> list[Line]:
+    """Why the selected one failed: the column of it has no room on most screens."""
+    request = frame.view.request(frame.chosen)
+    if request is None or not request.reason:
+        return []
+    said = f" {request.id} {request.outcome or ''}: {request.reason}"
+    return [[Span(cut(frame.clean(said), look.width, frame.glyphs.more), "bad")]]
 
 
 def _drawn(frame: Frame, look: Look, holds: str) -> tuple[list[Line], Callable[[Any], Line]]:

@@ -9,6 +9,7 @@ from llmgate.adminapi import SCHEMA, UpstreamView
 from llmgate.tui.cells import Line, Span, cut, wrap
 from llmgate.tui.columns import Frame
 from llmgate.tui.detail import detail_lines
+from llmgate.tui.examine import report_lines
 from llmgate.tui.figures import short_age
 from llmgate.tui.footer import bottom_line, footer_lines, keys_line
 from llmgate.tui.furniture import Look, clock, fill, rule
@@ -18,7 +19,7 @@ from llmgate.tui.listing import NOBODY, selected_upstream
 from llmgate.tui.model import Lane, View
 from llmgate.tui.notices import disconnected, disconnected_briefly, no_traffic, no_upstream, wrapped
 from llmgate.tui.pages import log_lines, page_lines
-from llmgate.tui.sections import sections, upstream_lines
+from llmgate.tui.sections import events_lines, sections, upstream_lines
 from llmgate.tui.state import State
 from llmgate.tui.tables import slots_text, state_word
 
@@ -32,14 +33,21 @@ FEWEST_OLD = 3
 NO_STATE = State()
 
 
+def is_small(look: Look) -> bool:
+    """Whether there is room for one line of each upstream only."""
+    return look.width < SMALL_WIDTH or look.height < SMALL_HEIGHT
+
+
 def picture(live: View, look: Look, state: State = NO_STATE) -> list[Line]:
     """`live` is what the feed tells now; a state with a frozen view shows that one."""
     shown = state.shown(live)
     chosen = state.chosen.get(state.list_name, NOBODY).id
     frame = Frame(shown, state.ascii, selected_upstream(shown, state), state, chosen)
+    if state.report is not None:
+        return report_lines(frame, look, state.report, state.report_scrolled)
     if state.help is not None:
-        return help_lines(frame, look)
-    if look.width < SMALL_WIDTH or look.height < SMALL_HEIGHT:
+        return help_lines(frame, look, state.help)
+    if is_small(look):
         return _small(live, frame, look)
     top = header_lines(live, frame, look)
     bottom = footer_lines(live, frame, look) if look.keys else []
@@ -76,10 +84,22 @@ def _content(frame: Frame, look: Look, room: int) -> list[Line]:
         return no_upstream(look.width)
     if state.page != "overview":
         return page_lines(frame, look, room)
-    body = upstream_lines(frame, look.width, max(FEWEST, room // 3))
+    most = max(FEWEST, room * 2 // 5)
     if view.status is not None and not has_traffic(view):
-        return body + no_traffic(view, frame, look.width)
+        return _no_traffic(frame, look, room, most)
+    body = upstream_lines(frame, look.width, most)
     return body + (sections(frame, look, room - len(body)) if frame.selected else [])
+
+
+def _no_traffic(frame: Frame, look: Look, room: int, most: int) -> list[Line]:
+    """As many upstreams as there is room for, how to send them something, and what happened: requests may have come
+    and not been let in."""
+    told = no_traffic(frame.view, frame, look.width)
+    body = upstream_lines(frame, look.width, max(most, room - len(told) - 1))
+    if len(body) + len(told) > room:
+        told = [line for line in told if line]
+    body += told
+    return body + events_lines(frame, look, room - len(body))
 
 
 def _lost_body(live: View, frame: Frame, look: Look, room: int) -> list[Line]:

@@ -11,6 +11,7 @@ from llmgate.tui import deeds, targets, typing
 from llmgate.tui.keys import names_of
 from llmgate.tui.listing import NOBODY, listing, next_sort
 from llmgate.tui.model import View
+from llmgate.tui.sheet import FARTHEST
 from llmgate.tui.state import PAGES, PANES, Asking, Chosen, Sort, State, Typing
 from llmgate.tui.step import Ask, Quit, Retry, Step, says
 from llmgate.tui.themes import NAMES
@@ -38,6 +39,8 @@ def press(state: State, key: str, view: View, height: int) -> Step:
         state, closes = replace(state, why=""), key in ("escape", "w", "enter")
         if closes:
             return Step(state)
+    if state.report is not None:
+        return _report(state, key, height)
     if state.help is not None:
         return _help(state, state.help, key, height)
     if key in ACTING:
@@ -57,7 +60,19 @@ def _help(state: State, scrolled: int, key: str, height: int) -> Step:
         return Step(replace(state, help=None))
     if key == "q":
         return Step(state, (Quit(),))
-    return Step(replace(state, help=max(0, min(scrolled + _step(key, height), 200))))
+    return Step(replace(state, help=_scroll(scrolled, key, height)))
+
+
+def _report(state: State, key: str, height: int) -> Step:
+    if key in ("escape", "enter", "w"):
+        return Step(replace(state, report=None))
+    if key == "q":
+        return Step(state, (Quit(),))
+    return Step(replace(state, report_scrolled=_scroll(state.report_scrolled, key, height)))
+
+
+def _scroll(scrolled: int, key: str, height: int) -> int:
+    return max(0, min(scrolled + _step(key, height), FARTHEST))
 
 
 def _move(state: State, view: View, step: int) -> Step:
@@ -73,7 +88,7 @@ def click(state: State, row: tuple[str, str], view: View, *, again: bool = False
 
     `again`: soon after another one at the same place, which may have been the one that opened it: it only opens.
     """
-    if state.prompt is not None or state.help is not None:
+    if state.prompt is not None or state.help is not None or state.report is not None:
         return Step(state)
     pane, row_id = row
     name = state.list_name
@@ -97,7 +112,11 @@ def _on_pane(state: State, pane: str, row_id: str, view: View) -> State:
 
 
 def _page(index: int) -> Callable[[State, View], Step]:
-    return lambda state, _view: Step(replace(state, page=PAGES[index], detail=""))
+    def handle(state: State, _view: View) -> Step:
+        again = state.page == "overview" == PAGES[index] and not state.detail
+        return Step(replace(state, page=PAGES[index], detail="", pane="upstreams" if again else state.pane))
+
+    return handle
 
 
 def _pane(step: int) -> Callable[[State, View], Step]:

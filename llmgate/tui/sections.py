@@ -95,7 +95,8 @@ def _waiting(frame: Frame, look: Look, lane: Lane, titles: bool) -> Section:
     notes = [f"{many:,} of {upstream.max_queued:,}" if upstream.max_queued is not None else f"{many:,}"]
     if upstream.queue_timeout_ms:
         notes.append(f"timeout {age(upstream.queue_timeout_ms)}")
-    told = [*(notes if look.width >= WIDE else ()), *_sorted(frame, "waiting")]
+    order = _sorted(frame, "waiting")
+    told = [*(order or ["dispatch order"]), *notes] if look.width >= WIDE else order
     title = rule(frame, look.width, f"waiting on {frame.clean(upstream.name)}", *told)
     heads = [title]
     if upstream.remarks:
@@ -128,6 +129,14 @@ def _events(frame: Frame, look: Look) -> Section:
     if not shown.rows:
         return nobody([title], found(shown, "nothing has happened yet"))
     return list_section(frame, look, shown, "events", [title], lambda event: event_row(event, frame, look))
+
+
+def events_lines(frame: Frame, look: Look, room: int) -> list[Line]:
+    """What happened, where something did and there is room for it, below an empty line."""
+    section = _events(_frame_of(frame, "events"), look)
+    if not frame.view.events or room < len(section.heads) + 2:
+        return []
+    return [[], *section_lines(frame, section, room - len(section.heads) - 1)]
 
 
 def list_section(

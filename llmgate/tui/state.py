@@ -81,6 +81,9 @@ class State:
     help: int | None = None
     """How far the help is scrolled; None = it is not shown."""
     why: str = ""
+    report: str | None = None
+    """What `llmgate doctor` said, over the whole screen."""
+    report_scrolled: int = 0
     log: bool = False
     frozen: View | None = None
     """The picture that was frozen."""

@@ -37,7 +37,12 @@ class Quit:
     """Leave."""
 
 
-Effect = Do | Ask | Copy | Retry | Quit
+@dataclass(frozen=True, slots=True)
+class Examine:
+    """Have `llmgate doctor` look, and show what it says."""
+
+
+Effect = Do | Ask | Copy | Retry | Examine | Quit
 
 
 @dataclass(frozen=True, slots=True)

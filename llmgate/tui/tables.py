@@ -1,13 +1,14 @@
 """The columns of the tables: upstreams, and requests that wait, that run, that ended."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from operator import attrgetter
 
 from llmgate.adminapi import RequestView, UpstreamView
 from llmgate.tui.cells import Span, shorten
 from llmgate.tui.columns import Column, Frame, Row, is_selected
 from llmgate.tui.figures import age, count, duration, estimate, filled, sparkline
 from llmgate.tui.model import Lane
+from llmgate.tui.waiters import Waiter
 
 STATE_STYLES = {
     "ok": "ok", "full": "full", "down": "bad", "idle": "dim",
@@ -20,12 +21,6 @@ LOUD_OUTCOMES = frozenset(("queue_full", "queue_timeout"))
 """Their codes, in capitals, are what clients and logs call them."""
 BAD_OUTCOMES = LOUD_OUTCOMES | {"upstream_error", "upstream_timeout", "upstream_down"}
 WAIT_WIDTH = 8
-
-
-class Waiter(NamedTuple):
-    position: int
-    request: RequestView
-    upstream: UpstreamView
 
 
 def state_word(upstream: UpstreamView) -> str:
@@ -52,6 +47,7 @@ def slots(upstream: UpstreamView, frame: Frame) -> Span:
 
 
 def wait_and_limit(upstream: UpstreamView, frame: Frame) -> Span:
+    """3/16; 3/∞ where any number may wait."""
     limit = frame.glyphs.endless if upstream.max_queued is None else str(upstream.max_queued)
     text = f"{upstream.waiting}/{limit}"
     if len(text) > WAIT_WIDTH and upstream.max_queued is not None:
@@ -222,26 +218,28 @@ def _late(ms: int | None) -> float:
 
 
 Of = Callable[[Row], RequestView]
+BY_POSITION: Callable[[RequestView], int] = attrgetter("order")
+"""A request alone does not know its position: its queue sorts by that (waiters.py)."""
 
 
 def _upstream(of: "Of[Row]") -> Column[Row]:
     return Column("UPSTREAM", 9, lambda row, frame: named(of(row).upstream, frame), 0, right=False, most=12,
-                  order=lambda row: of(row).upstream)  # fmt: skip
+                  order=attrgetter("upstream"))  # fmt: skip
 
 
 def _about(of: "Of[Row]", ranks: tuple[int, int, int, int, int, int], **wide: bool) -> tuple[Column[Row], ...]:
     """Who sent it and what it is: the columns that all tables of requests have. Ranks: ID, MODEL ... API."""
     return (
         Column("MODEL", 14, lambda row, frame: named(of(row).model, frame), ranks[1], gap=2, right=False, most=40,
-               order=lambda row: of(row).model),
+               order=attrgetter("model")),
         Column("CLIENT", 11, lambda row, frame: named(of(row).client, frame), ranks[2], gap=2, right=False, most=20,
-               order=lambda row: of(row).client),
+               order=attrgetter("client")),
         Column("SESSION", SESSION_WIDTH, lambda row, frame: session(of(row), frame), ranks[3], gap=2, right=False,
-               order=lambda row: of(row).session),
+               order=attrgetter("session")),
         Column("PURPOSE", 13, lambda row, frame: named(of(row).purpose, frame), ranks[4], gap=2, right=False,
-               wide=wide.get("purpose", False), order=lambda row: of(row).purpose),
+               wide=wide.get("purpose", False), order=attrgetter("purpose")),
         Column("API", 8, lambda row, frame: named(of(row).api, frame), ranks[5], gap=2, right=False, wide=True,
-               order=lambda row: of(row).api),
+               order=attrgetter("api")),
     )  # fmt: skip
 
 
@@ -260,11 +258,11 @@ def _itself(request: RequestView) -> RequestView:
 WAITING: tuple[Column[Waiter], ...] = (
     Column("", 2, lambda waiter, frame: request_mark(waiter.request, frame), 0, gap=0),
     Column("#", 4, lambda waiter, _: Span(_thousands(waiter.position), "bold"), 0, gap=0,
-           order=lambda waiter: waiter.position),
+           order=BY_POSITION),
     _id(_waiter, 6),
-    Column("WAITED", 7, waited, 0, order=lambda waiter: waiter.request.arrived_ms),
+    Column("WAITED", 7, waited, 0, order=attrgetter("arrived_ms")),
     Column("ETA", 5, eta, 1),
-    Column("LEFT", 7, left, 7, wide=True, order=lambda waiter: _late(waiter.request.deadline_ms)),
+    Column("LEFT", 7, left, 7, wide=True, order=lambda request: _late(request.deadline_ms)),
     *_about(_waiter, (6, 2, 3, 4, 5, 8)),
     Column("SSE", 4, streams, 9, gap=2, right=False, wide=True),
 )  # fmt: skip
@@ -286,7 +284,7 @@ RECENT: tuple[Column[RequestView], ...] = (
     _id(_itself, 6),
     Column("UPSTREAM", 9, lambda request, frame: named(request.upstream, frame), 0, gap=2, right=False, most=12,
            order=lambda request: request.upstream),
-    Column("OUTCOME", 13, outcome, 0, gap=2, right=False, most=16, order=lambda request: request.outcome or ""),
+    Column("OUTCOME", 14, outcome, 0, gap=2, right=False, most=16, order=lambda request: request.outcome or ""),
     Column("WAITED", 6, lambda request, _: Span(duration(wait_ms(request))), 2,
            order=lambda request: -wait_ms(request)),
     Column("RAN", 6, lambda request, _: Span(duration(run_ms(request))), 1,
@@ -294,6 +292,8 @@ RECENT: tuple[Column[RequestView], ...] = (
     *_about(_itself, (6, 4, 2, 5, 8, 9), purpose=True),
     Column("OUT", 5, tokens, 3, gap=2, order=lambda request: -request.output_tokens),
     Column("TOK/S", 6, final_speed, 7, wide=True),
+    Column("REASON", 12, lambda request, frame: named(request.reason, frame), 7, gap=2, right=False, wide=True,
+           most=80, order=attrgetter("reason")),
 )  # fmt: skip
 
 ALL_WAITING: tuple[Column[Waiter], ...] = (WAITING[0], _upstream(_waiter), *WAITING[1:])

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from llmgate.tui import commands, targets
-from llmgate.tui.deeds import begin, why
+from llmgate.tui.deeds import begin, doctor
 from llmgate.tui.model import View
 from llmgate.tui.state import Asking, State, Typing
 from llmgate.tui.step import Ask, Quit, Step, says
@@ -70,5 +70,5 @@ def _run(state: State, line: str, view: View) -> Step:
     if command.inspect:
         return Step(replace(state, detail=command.inspect, told=None), (Ask(command.inspect),))
     if command.word == "doctor":
-        return why(state, view)
+        return doctor(state)
     return Step(state, (Quit(),)) if command.word == "quit" else Step(replace(state, help=0))

@@ -23,7 +23,8 @@ def why_request(view: View, request: RequestView) -> str:
             busy = f"but {request.upstream} is not yet known to be free: its slot is handed on when it is"
             return _said([f"{said}, {busy}.", *lane.upstream.alarms])
         case _:
-            return f"{request.id} waits for nothing: it ended ({request.outcome or 'without a word'})."
+            how = ": ".join(filter(None, [request.outcome or "without a word", request.reason]))
+            return f"{request.id} waits for nothing: it ended ({how})."
 
 
 def why_upstream(view: View, lane: Lane) -> str:
@@ -32,12 +33,6 @@ def why_upstream(view: View, lane: Lane) -> str:
         return _said([f"{len(lane.waiting):,} wait on {lane.upstream.name}.", *_cause(view, lane, 1)])
     cause = _cause(view, lane, 1)
     return _said([f"Nobody waits on {lane.upstream.name}.", *(cause if _is_shut(lane.upstream) else []), *_notes(lane)])
-
-
-def why_lost(view: View) -> str:
-    """What to do about a daemon that does not answer."""
-    first = view.link.error.split("\n", 1)[0]
-    return f"{first}. `llmgate doctor` looks at the socket, who may use it, the settings and each upstream."
 
 
 def _said(sentences: list[str]) -> str:
@@ -50,7 +45,7 @@ def _is_shut(upstream: UpstreamView) -> bool:
 
 
 def _waiting(view: View, request: RequestView, lane: Lane) -> list[str]:
-    position = next((index for index, one in enumerate(lane.waiting, 1) if one.id == request.id), 1)
+    position = lane.position(request.id) or 1
     waited = age(view.now_ms - request.arrived_ms)
     sentences = [f"{request.id} has been waiting for {waited}, at position {position} of {len(lane.waiting)}."]
     return [*sentences, *_cause(view, lane, position), *_notes(lane), *_outlook(view, request)]

@@ -204,6 +204,12 @@ def act_on_upstreams(top: Terminal) -> None:
     top.type("dance")
     top.press("Enter")
     top.shows("^ No command dance")
+    top.press(":")
+    top.type("doctor")
+    top.press("Enter")
+    top.shows("^  ok +upstream reasoning: ")
+    top.press("Escape")
+    top.shows("^ ▸ reasoning ")
 
 
 def change_the_look(top: Terminal) -> None:
@@ -239,7 +245,8 @@ def lose_the_daemon(demo: GateProcess, top: Terminal) -> None:
     top.shows("○ not connected")
     top.shows("What was last seen stays below")
     top.press("w")
-    top.shows(r"llmgate\s+doctor")
+    top.shows("^ llmgate top ▸ llmgate doctor")
+    top.shows("^  fail +daemon: No daemon answers on ")
     top.press("Escape")
     top.shows("What was last seen stays below")
     top.press("r")

@@ -99,7 +99,7 @@ def documented() -> FeedItem:
     upstreams = [
         upstream("ha-llm", state="full", running=1, waiting=3, queue_timeout_ms=300_000, oldest_arrived_ms=NOW - 41_000,
                  p50_wait_ms=5700, p95_wait_ms=38_000, ttft_ms=420, p50_run_ms=6100, rate=0.16, served=1204,
-                 queue_full=2, failed=3, starts_ms=[NOW + 12_000, NOW + 18_000], pace_ms=6000.0),
+                 queue_full=2, failed=3, starts_ms=[NOW + 12_000, NOW + 18_000], pace_us=6_000_000),
         upstream("reasoning", state="ok", running=7, max_concurrent=8, max_queued=64, p50_wait_ms=0, p95_wait_ms=2100,
                  ttft_ms=1900, p50_run_ms=31_200, rate=0.22, served=8873),
         upstream("ollama", max_queued=32, p50_wait_ms=0, p95_wait_ms=400, ttft_ms=330, p50_run_ms=2000, served=52),

@@ -49,6 +49,8 @@ async def test_a_reload_tells_what_is_new_and_what_is_wrong(recorder: Any) -> No
     changes = [ConfigChange(key="a.b", reload="live"), ConfigChange(key="c", reload="restart")]
     recorder.reloaded = Reloaded(changed=changes)
     assert await perform(recorder, (RELOAD,)) == ("settings: read again (a.b, c after a restart)", False)
+    recorder.reloaded = Reloaded(warnings=["a.b stays 2", "odd"])
+    assert (await perform(recorder, (RELOAD,)))[0] == "settings: read again (nothing changed) a.b stays 2 odd"
     recorder.reloaded = Reloaded(error="llmgate: /x: no such key\nand more")
     assert await perform(recorder, (RELOAD,)) == ("llmgate: /x: no such key", True)
 
@@ -60,6 +62,8 @@ async def test_limits_are_written_down_once_they_hold(recorder: Any, tmp_path: P
     said = f"a: max_concurrent is 3, queue_timeout is 5m, written to {file}"
     assert await perform(recorder, (action,)) == (said, False)
     assert file.read_text() == '[upstreams.a]\nqueue_timeout = "5m"\nmax_concurrent = 3\n'
+    limits = dict(action.limits)
+    assert recorder.asked == [("set", "a", limits), ("set", "a", limits | {"persisted": True})]
     assert (await perform(recorder, (Action("set", "b", action.limits, str(file)),)))[1]
     recorder.error = AdminError("no")
     before = file.read_text()

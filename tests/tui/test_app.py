@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import Callable
 from datetime import UTC
 from pathlib import Path
@@ -256,6 +257,15 @@ class TestActions:
             await shows(app, "q-7f3a21")
             assert "position 3" not in screen_text(app).partition("journey")[2]
 
+    async def test_what_the_doctor_finds_is_shown(self, sample: Any, still: Callable[..., TopApp]) -> None:
+        app = still(sample.documented())
+        app._doctor = [sys.executable, "-c", "print('fail  socket: gone')"]
+        async with app.run_test(size=(80, 24)) as pilot:
+            await pilot.press(":", *"doctor", "enter")
+            await shows(app, "fail  socket: gone")
+            await pilot.press("escape")
+            await shows(app, "reasoning")
+
     async def test_what_ended_before_it_came_is_fetched(
         self, sample: Any, still: Callable[..., TopApp], recorder: Any
     ) -> None:
@@ -354,6 +364,25 @@ class TestOnce:
         assert lines[0].startswith(" llmgate 0.1.0  ● live")
         assert " ▸ ha-llm         full     ▰ 1/1              3/16    0:41   5.7s  38.0s   1,204" in lines
         assert not any("quit" in line or line != line.rstrip() for line in lines)
+
+    @pytest.mark.parametrize(("on_a_terminal", "rows"), [(True, 23), (False, 24)])
+    async def test_on_a_terminal_the_prompt_has_the_last_row(
+        self,
+        daemon: Any,
+        sample: Any,
+        capsys: pytest.CaptureFixture[str],
+        monkeypatch: pytest.MonkeyPatch,
+        on_a_terminal: bool,
+        rows: int,
+    ) -> None:
+        monkeypatch.setenv("COLUMNS", "80")
+        monkeypatch.setenv("LINES", "24")
+        monkeypatch.setattr("sys.stdout.isatty", lambda: on_a_terminal)
+        waiting = [sample.request(f"q-{number}", "a", order=number) for number in range(90)]
+        daemon.snapshot(sample.snapshot([sample.upstream("a", waiting=90)], waiting))
+        await daemon.start()
+        assert await asyncio.to_thread(run, daemon.path, once=True, zone=UTC) == 0
+        assert capsys.readouterr().out.count("\n") == rows
 
     async def test_ascii(self, daemon: Any, sample: Any, capsys: pytest.CaptureFixture[str]) -> None:
         daemon.snapshot(sample.documented())

@@ -18,6 +18,7 @@ from llmgate.tui.cells import (
     row_of,
     shorten,
     standing_for,
+    telling,
     width_of,
     width_of_line,
     wrap,
@@ -75,6 +76,15 @@ def test_shorten_keeps_both_ends(text: str, width: int) -> None:
     assert width_of(short) <= width
     if text.isascii() and len(text) > width >= 6:
         assert (short[: width - 4], short[-4:-2], short[-2:]) == (text[: width - 4], "..", text[-2:])
+
+
+@given(st.lists(st.text("ab", min_size=1, max_size=8)), st.integers(1, 6))
+def test_beginnings_tell_ids_apart(ids: list[str], least: int) -> None:
+    length = telling(ids, least)
+    assert length >= least
+    assert len({one[:length] for one in ids}) == len(set(ids))
+    if length > least:
+        assert len({one[: length - 1] for one in ids}) < len(set(ids))
 
 
 def test_a_wide_character_is_not_halved() -> None:

@@ -24,7 +24,7 @@ def slots(name: str, number: int) -> Action:
         ("pause ollama", (Action("pause", "ollama"),)),
         ("llmgate drain ollama reasoning", (Action("drain", "ollama"), Action("drain", "reasoning"))),
         ("resume", (Action("resume", "ha-llm"),)),
-        ("drain --wait ollama", (Action("drain", "ollama"),)),
+        ("cancel q-7f3a24 q-7f3a1", (Action("cancel", "q-7f3a24"), Action("cancel", "q-7f3a1c"))),
         ("cancel q-7f3a24 q-7f3a1c", (Action("cancel", "q-7f3a24"), Action("cancel", "q-7f3a1c"))),
         ("move q-7f3a24 --front", (Action("move", "q-7f3a24"),)),
         ("move q-7f3a21 q-7f3a24", (Action("move", "q-7f3a24"), Action("move", "q-7f3a21"))),
@@ -53,6 +53,12 @@ def test_nothing_is_written_down_where_there_is_no_file(viewed: Any, sample: Any
     assert parse("set a max_concurrent=2", view, after(view)).actions[0].file == ""
 
 
+def test_the_new_name_of_an_upstream_is_told(viewed: Any, sample: Any, after: After) -> None:
+    view = viewed(sample.snapshot([sample.upstream("a")], renamed={"old": "a"}))
+    for line in ("drain old", "set old max_concurrent=2"):
+        assert parse(line, view, after(view)).error == "No upstream old any more: a reload calls it a"
+
+
 def test_without_a_name_what_is_selected_is_meant(view: View, after: After) -> None:
     assert parse("cancel", view, after(view, "2", "j")).actions == (Action("cancel", "q-7f3a24"),)
     assert parse("cancel", view, after(view, "2", " ", " ")).actions == (
@@ -76,10 +82,16 @@ def test_without_a_name_what_is_selected_is_meant(view: View, after: After) -> N
         ("set ollama queue_timeout=soon", "queue_timeout must be a number of seconds"),
         ("set ollama colour=1", "LIMIT one of max_concurrent, max_queued, queue_timeout"),
         ("cancel q-0", "No request q-0 waits or runs"),
+        ("drain ollama --now", "drain has no option --now here"),
+        ("cancel q-7f3a24 --persist", "cancel has no option --persist here"),
+        ("quit --now", "quit has no option --now here"),
         ("cancel", "Which request?"),
         ("move", "Which request?"),
         ("inspect", "Which request?"),
         ("inspect q-0", "No request q-0 is known"),
+        ("inspect q-7f3a2", "q-7f3a2 is the beginning of q-7f3a2"),
+        ("cancel q-7f3a2", ": say more of it"),
+        ("drain ollama --wait", "drain does not wait here"),
     ],
 )
 def test_mistakes_say_what_to_type(view: View, after: After, line: str, said: str) -> None:

@@ -23,7 +23,7 @@ def benchmark() -> Iterator[Any]:
 
 @pytest.mark.parametrize(
     ("way", "keys", "milliseconds"),
-    [("1", "jk", 40), ("2", "jjjjkGgj", 90), ("2/client-3\r", "jjGkkg", 130), ("2ss", "jjGkkg", 150)],
+    [("1", "jk", 50), ("2", "jjjjkGgj", 60), ("2/client-3\r", "jjGkkg", 70), ("2ss", "jjGkkg", 75)],
     ids=["overview", "waiting", "filtered", "sorted"],
 )
 async def test_each_key_moves_the_selection_and_costs_little(

@@ -11,7 +11,7 @@ from llmgate.tui.actions import Action
 from llmgate.tui.model import View
 from llmgate.tui.press import press
 from llmgate.tui.state import Asking, State
-from llmgate.tui.step import Copy, Do
+from llmgate.tui.step import Copy, Do, Examine
 
 After = Callable[..., State]
 ACTING = list("pdR+=-xXm")
@@ -174,4 +174,7 @@ def test_why(view: View, after: After) -> None:
     assert after(view, "2", "w").why.startswith("q-7f3a21 has been waiting")
     assert after(view, "5", "j", "j", "w").why.startswith("1 wait on vllm-a100.")
     lost = replace(view, link=replace(view.link, state="lost", error="No daemon answers on /x\n\nBecause."))
-    assert "llmgate doctor" in after(lost, "w").why
+    step = press(after(lost), "w", lost, 24)
+    assert step.effects == (Examine(),)
+    assert step.state.message is not None
+    assert "llmgate doctor looks" in step.state.message.text

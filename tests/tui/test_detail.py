@@ -4,6 +4,7 @@ from collections.abc import Callable
 from datetime import UTC
 from typing import Any
 
+import msgspec
 import pytest
 
 from llmgate.adminapi import RequestDetail, Step
@@ -52,7 +53,14 @@ def test_one_that_ended(viewed: Any, sample: Any, drawn: Drawn) -> None:
         "q-1", "a", state="done", outcome="completed", arrived_ms=now - 20_000, dispatched_ms=now - 14_000,
         first_byte_ms=now - 13_000, ended_ms=now - 3000, output_tokens=100, endpoint="gpu2",
     )  # fmt: skip
-    lines = drawn(viewed(sample.snapshot([sample.upstream("a")], [over])), "q-1")
+    failed = msgspec.structs.replace(over, id="q-2", outcome="upstream_error", reason="it answered with status 500")
+    known = viewed(sample.snapshot([sample.upstream("a")], [over, failed]))
+    said = drawn(known, "q-2")
+    assert said[:2] == [
+        " state      ended: upstream_error          ran        11.0s",
+        " reason     it answered with status 500",
+    ]
+    lines = drawn(known, "q-1")
     assert lines[0].split() == ["state", "ended:", "completed", "ran", "11.0s"]
     assert lines[2].endswith("a  gpu2")
     assert lines[7].endswith("100 tokens, 10.0 tok/s")
@@ -195,3 +203,12 @@ def test_others_of_the_session(viewed: Any, sample: Any, drawn: Drawn) -> None:
         " q-0          client_gone     waited 0.0s  ran -",
     ]
     assert not any("others" in line for line in drawn(known, "q-3"))
+
+
+def test_what_is_shown_of_an_id_can_be_typed(viewed: Any, sample: Any, drawn: Drawn) -> None:
+    ids = ("req_0123456789abcdef", "req_0123456789abXdef")
+    others = [sample.request(one, "a", session="s", state="done", ended_ms=2) for one in ids]
+    own = sample.request("q-1", "a", session="s")
+    told = RequestDetail(now_ms=1, request=own, of_session=others)
+    lines = drawn(viewed(sample.snapshot([sample.upstream("a")], [own])), "q-1", told=told)
+    assert [line.split()[0] for line in lines[-2:]] == ["req_0123456789abc", "req_0123456789abX"]

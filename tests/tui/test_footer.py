@@ -80,13 +80,20 @@ def test_what_an_upstream_is_already_is_not_offered(
 
 def test_without_a_connection(view: View, after: After) -> None:
     lost = replace(view, link=replace(view.link, state="lost"))
-    assert foot(lost, after(lost))[1] == " r retry now  w why  ? help  q quit"
+    assert foot(lost, after(lost))[1] == " r retry now  w why (llmgate doctor)  ? help  q quit"
 
 
 def test_what_is_typed_keeps_its_end_in_sight(view: View, after: After) -> None:
     said = foot(view, after(view, "/", *"界" * 60, "z"))[1]
     assert said.startswith(" /界")
     assert said.endswith("界z")
+
+
+def test_a_filter_that_is_no_regular_expression_is_told_as_such(view: View, after: After) -> None:
+    said = " /a( b   a( is no regular expression: it is taken as it stands"
+    assert foot(view, after(view, *"/a( b"))[-1] == said
+    assert foot(view, after(view, "/", *"(" * 70))[-1] == " /" + "(" * 70
+    assert foot(view, after(view, *"/a.b"))[-1] == " /a.b"
 
 
 def test_a_message_stands_above_on_as_many_lines_as_it_takes(view: View, after: After) -> None:

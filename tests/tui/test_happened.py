@@ -15,7 +15,9 @@ LOOK = Look(80, 24, UTC)
 def test_who_had_it_done_is_told(sample: Any, view: View) -> None:
     told = sample.event(5, "mode_changed", "ha-llm", "paused (was draining)", by="uid 1000 (alice)")
     frame = Frame(view)
-    assert plain(event_row(told, frame, LOOK)) == " 14:02:28 paused        ha-llm     was draining  by uid 1000 (alice)"
+    assert (
+        plain(event_row(told, frame, LOOK)) == " 14:02:28 paused         ha-llm     was draining  by uid 1000 (alice)"
+    )
     assert plain(log_line(told, frame, LOOK)) == " 14:02:28 llmgate: ha-llm paused (was draining) by uid 1000 (alice)"
 
 
@@ -23,7 +25,7 @@ def test_who_had_it_done_stands_before_who_asked(sample: Any, view: View) -> Non
     text = "cancelled after 9ms by uid 0 (root)"
     told = sample.event(5, "dismissed", "ha-llm", text, by="uid 0 (root)", client="dsh", request_id="q-" + "7" * 18)
     row = plain(event_row(told, Frame(view), LOOK))
-    assert row == " 14:02:28 cancelled     ha-llm     after 9ms  by uid 0 (root)  dsh"
+    assert row == " 14:02:28 cancelled      ha-llm     after 9ms  by uid 0 (root)  dsh"
     wide = [plain(event_row(told, Frame(view), Look(width, 24, UTC))) for width in (139, 140)]
     assert ["q-777777777…" in wide[0], "q-" + "7" * 18 in wide[1]] == [True, True]
 
@@ -32,7 +34,7 @@ def test_who_had_it_done_is_told_once(sample: Any, view: View) -> None:
     text = "paused (was draining) by uid 0 (root)"
     told = sample.event(5, "mode_changed", "ha-llm", text, by="uid 0 (root)")
     assert (
-        plain(event_row(told, Frame(view), LOOK)) == " 14:02:28 paused        ha-llm     was draining  by uid 0 (root)"
+        plain(event_row(told, Frame(view), LOOK)) == " 14:02:28 paused         ha-llm     was draining  by uid 0 (root)"
     )
     assert plain(log_line(told, Frame(view), LOOK)) == f" 14:02:28 llmgate: ha-llm {text}"
 

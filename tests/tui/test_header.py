@@ -1,5 +1,6 @@
 """The first two lines."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC
@@ -47,6 +48,29 @@ def test_refused_and_failed_are_counted_where_there_are_any(viewed: Any, sample:
 
     assert figures(queue_full=1, queue_timeout=2) == "full 2  timeout 4"
     assert figures(refused=1, failed=2) == "full 0  timeout 0  refused 2  failed 4"
+
+
+def test_slots_of_a_server_that_is_down_are_not_there_whatever_an_operator_does(
+    viewed: Any, sample: Any, after: After
+) -> None:
+    for state in ("down", "draining", "drained"):
+        down = sample.upstream("b", state=state, up=False, max_concurrent=1)
+        view = viewed(sample.snapshot([sample.upstream("a", max_concurrent=2, running=1), down]))
+        assert "running 1/2 " in head(view, after(view), 120)[0], state
+
+
+@pytest.mark.parametrize(("uptime_ms", "forms"), [(15_000, {"up 0:15"}), (274_320_000, {"up 3d 04:12", "up 3d"})])
+def test_how_long_it_has_been_up_is_written_in_one_way(
+    viewed: Any, sample: Any, after: After, uptime_ms: int, forms: set[str]
+) -> None:
+    """At whatever width: "up 0:15" does not become "up 15s" when a longer word takes the room."""
+    view = viewed(sample.snapshot([sample.upstream("a", failed=99_999)], uptime_ms=uptime_ms))
+    found = {
+        match[0].rstrip()
+        for width in range(60, 200)
+        if (match := re.search(r"up \S+( \d\S+)?", head(view, after(view), width)[0]))
+    }
+    assert found == forms
 
 
 def test_who_may_not_act(view: View, after: After) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from llmgate.tui.cells import plain, width_of_line
 from llmgate.tui.furniture import Look
-from llmgate.tui.help import help_texts
+from llmgate.tui.help import CELL, help_texts
 from llmgate.tui.keys import KEYS
 from llmgate.tui.model import View
 from llmgate.tui.picture import picture
@@ -27,13 +27,15 @@ def test_every_key_of_a_page_is_there_and_no_line_is_too_long(page: Any) -> None
     for two_columns in (False, True):
         texts = help_texts(State(page=page), two_columns=two_columns)
         assert max(map(len, texts)) <= 79
+        if two_columns:
+            assert all(text[CELL - 1 : CELL] in ("", " ") for text in texts[1 : texts.index("words and columns")])
         assert all(any(f"{key.shown} " in text and key.does in text for text in texts) for key in KEYS)
 
 
 def test_the_detail_has_no_keys_of_lists() -> None:
     said = "\n".join(help_texts(State(detail="q-1"), two_columns=False))
     assert "cancel the request" in said
-    assert "filter" not in said.replace("drops filter", "")
+    assert "filter" not in said.replace("filter, marks off", "")
 
 
 def test_all_keys_stand_on_the_usual_terminal_and_the_rest_is_scrolled_to(view: View) -> None:

@@ -1,5 +1,6 @@
 """Which rows a list has (the selection as they change: test_press.py)."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmgate.adminapi import RequestView, UpstreamView
-from llmgate.tui.listing import COLUMNS, Listing, Queue, listing, selected_upstream, settle
+from llmgate.tui.listing import COLUMNS, NEAR, Listing, listing, selected_upstream, settle
 from llmgate.tui.model import Lane, View
 from llmgate.tui.state import Chosen, Sort, State
+from llmgate.tui.waiters import Queue
 
 
 def ids(view: View, **state: Any) -> list[str]:
@@ -100,6 +102,17 @@ def test_a_queue_is_the_lanes_one_after_another(sizes: list[int], data: st.DataO
     assert shown.find("nobody", near) == -1
 
 
+@pytest.mark.parametrize("wanted", [0, NEAR - 1, NEAR, 5 * NEAR, 9 * NEAR - 1])
+@pytest.mark.parametrize("near", [0, 3 * NEAR, 9 * NEAR])
+def test_one_that_is_far_is_found_too(wanted: int, near: int) -> None:
+    plain = Listing(range(9 * NEAR), str, 9 * NEAR)
+    assert plain.find(str(wanted), near) == wanted
+    queue = Queue([lane("a", 4 * NEAR), lane("b", 5 * NEAR)])
+    shown = Listing(queue, lambda waiter: waiter.request.id, len(queue))
+    assert shown.find(queue[wanted].request.id, near) == wanted
+    assert shown.find("nobody", near) == -1
+
+
 def test_one_that_is_near_is_found_without_a_look_at_all(sample: Any, viewed: Any) -> None:
     asked = []
     shown = Listing(range(10_000), lambda row: asked.append(row) or str(row), 10_000)
@@ -121,6 +134,13 @@ def test_the_selected_upstream(view: View) -> None:
     assert selected_upstream(view, State(chosen={"upstreams": Chosen("ollama")})) == "ollama"
     assert selected_upstream(view, State(chosen={"upstreams": Chosen("gone", 2)})) == "ollama"
     assert selected_upstream(view, State(filter="upstream=nobody")) == ""
+
+
+def test_marks_on_upstreams_that_are_not_there_any_more_are_dropped(view: View) -> None:
+    state = State(marked_upstreams=frozenset(("ha-llm", "gone")))
+    assert settle(state, view).marked_upstreams == {"ha-llm"}
+    lost = replace(view, lanes=(), link=replace(view.link, state="lost"))
+    assert settle(state, lost).marked_upstreams == {"ha-llm", "gone"}
 
 
 def test_settling_a_settled_state_changes_nothing(view: View) -> None:

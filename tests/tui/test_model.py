@@ -172,6 +172,8 @@ def test_a_request_is_found_wherever_it_is(sample: Any) -> None:
     assert [one and one.state for one in found] == ["waiting", "running", "done", None]
     assert view.lane("ollama") is view.lanes[2]
     assert view.lane("nobody") is None
+    assert view.request("") is None
+    assert [view.lanes[0].position(wanted) for wanted in ("q-7f3a21", "q-7f3a27", "q-7f3a1c")] == [1, 3, None]
 
 
 def fold(*items: FeedItem) -> Model:
@@ -208,6 +210,31 @@ def test_a_snapshot_stands_for_all_before_it(steps: list[tuple[str, str, int]], 
         assert essence(late.view(at)) == essence(again.view(at))
     whole.apply(daemon.snapshot(), at)
     assert essence(whole.view(at)) == essence(again.view(at))
+
+
+def batched(items: list[FeedItem]) -> list[FeedItem]:
+    """As the feed tells events that come together: the last of each upstream alone has its view."""
+    last = {item.event.upstream: item.number for item in items if item.event is not None}
+    return [
+        msgspec.structs.replace(item, upstream=None)
+        if item.event is not None and last[item.event.upstream] != item.number
+        else item
+        for item in items
+    ]
+
+
+@given(st.lists(STEPS, max_size=5))
+def test_events_that_come_together_give_the_same_view(batches: list[list[tuple[str, str, int]]]) -> None:
+    daemon = Daemon()
+    whole, brief = fold(daemon.snapshot()), fold(daemon.snapshot())
+    for steps in batches:
+        items = [item for step in steps for item in daemon.step(*step)]
+        for told, model in ((items, whole), (batched(items), brief)):
+            for item in told:
+                model.apply(item, item.now_ms / 1000)
+        at = daemon.now / 1000
+        assert essence(whole.view(at)) == essence(brief.view(at))
+        assert [lane.upstream for lane in brief.view(at).lanes] == [daemon.upstream(name) for name in UPSTREAMS]
 
 
 @given(STEPS)
@@ -354,7 +381,7 @@ class TestClock:
 class TestEta:
     def test_it_is_that_of_the_place_in_the_line(self, sample: Any) -> None:
         model = Model()
-        told = sample.upstream("a", starts_ms=[sample.NOW + 12_000], pace_ms=6000.0)
+        told = sample.upstream("a", starts_ms=[sample.NOW + 12_000], pace_us=6_000_000)
         first, second = (sample.request(f"q-{order}", "a", order=order) for order in (1, 2))
         model.apply(sample.snapshot([told], [second, first]), 50.0)
         assert [model.view(50.0).eta_ms(request) for request in (first, second)] == [12_000, 18_000]
@@ -401,6 +428,31 @@ class TestHistory:
         assert max(model.view(21.0).lanes[0].history) == 9
         model.apply(sample.snapshot([sample.upstream("a")], now_ms=sample.NOW + BUCKET_MS, pid=8), 21.0)
         assert max(model.view(21.0).lanes[0].history) == 0
+
+    @pytest.mark.parametrize("is_seen", [True, False], ids=["as it happens", "away meanwhile"])
+    def test_it_goes_on_under_the_new_name_of_an_upstream(self, sample: Any, is_seen: bool) -> None:
+        model = Model()
+        model.apply(sample.snapshot([sample.upstream("a", waiting=9)]), 1.0)
+        later = sample.NOW + BUCKET_MS
+        if is_seen:
+            told = sample.event(101, "renamed", "b", "renamed by a reload")
+            model.apply(FeedItem(type="event", number=101, now_ms=later, event=told, upstream=sample.upstream("b")), 21)
+        else:
+            model.lost("gone", 1, 20.0, 21.0)
+        names = {"renamed": {"a": "b", "old": "older"}}
+        model.apply(sample.snapshot([sample.upstream("b")], number=101, now_ms=later, **names), 21.0)
+        (lane,) = model.view(21.0).lanes
+        assert (lane.upstream.name, max(lane.history)) == ("b", 9)
+        model.apply(sample.snapshot([sample.upstream("b")], number=102, now_ms=later, **names), 21.0)
+        assert max(model.view(21.0).lanes[0].history) == 9
+
+    def test_another_that_gets_the_old_name_begins_anew(self, sample: Any) -> None:
+        model = Model()
+        model.apply(sample.snapshot([sample.upstream("a", waiting=9)]), 1.0)
+        model.apply(sample.snapshot([sample.upstream("b")], number=101, renamed={"a": "b"}), 1.0)
+        both = [sample.upstream("b"), sample.upstream("a")]
+        model.apply(sample.snapshot(both, number=102, renamed={"a": "b"}), 1.0)
+        assert [max(lane.history) for lane in model.view(1.0).lanes] == [9, 0]
 
 
 class Counted(int):

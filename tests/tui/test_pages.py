@@ -42,13 +42,20 @@ def test_those_that_ended(sample: Any, after: After) -> None:
                            output_tokens=50),
             sample.request("q-2", "ollama", state="done", outcome="queue_timeout", arrived_ms=now - 90_000,
                            ended_ms=now - 60_000),
+            sample.request("q-3", "ollama", state="done", outcome="upstream_error", reason="it broke off",
+                           arrived_ms=now - 90_000, dispatched_ms=now - 90_000, ended_ms=now - 70_000),
         ]
     )  # fmt: skip
     view = model.view(1.0)
     lines = drawn(view, after(view, "4"), 120)
     assert lines[3].split()[:7] == ["AGO", "ID", "UPSTREAM", "OUTCOME", "WAITED", "RAN", "MODEL"]
     assert lines[4].split()[:7] == ["▸", "0:07", "q-1", "ha-llm", "completed", "2.0s", "11.0s"]
-    assert lines[4].endswith("50    5.0")
+    assert lines[4].split()[-2:] == ["50", "5.0"]
+    assert not any("it broke off" in line for line in lines)
+    assert any(line == " q-3 upstream_error: it broke off" for line in drawn(view, after(view, "4", "G"), 80))
+    wide = drawn(view, after(view, "4"), 150)
+    assert wide[3].split()[-1] == "REASON"
+    assert wide[6].endswith("it broke off")
     assert lines[5].split()[:6] == ["1:00", "q-2", "ollama", "queue_timeout", "30.0s", "-"]
 
 

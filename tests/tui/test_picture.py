@@ -2,6 +2,7 @@
 
 import time
 from datetime import UTC
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,14 +52,27 @@ def test_eighty_columns(model: Model) -> None:
         "        0:09    5.7s  qwen2.5:3b-instruct  opencode     ses_..gY    371     41.2",
         "",
         "── events ──────────────────────────────────────────────────────────────────────",
-        " 14:02:28 queued        ha-llm     depth 3  web  session-title",
-        " 14:02:22 dispatched    ha-llm     after 5730ms  opencode  ses_..gY",
-        " 14:01:21 down          vllm-a100  it takes no connection",
-        " 14:01:02 QUEUE_FULL    ha-llm     depth 16",
+        " 14:02:28 queued         ha-llm     depth 3  web  session-title",
+        " 14:02:22 dispatched     ha-llm     after 5730ms  opencode  ses_..gY",
+        " 14:01:21 down           vllm-a100  it takes no connection",
+        " 14:01:02 QUEUE_FULL     ha-llm     depth 16",
         "",
         "────────────────────────────────────────────────────────────────────────────────",
         " ↑↓ select  ⏎ open  tab pane  / filter  p pause  d drain  ? help  q quit",
     ]
+
+
+def test_the_picture_in_the_readme_has_the_lines_of_the_program(model: Model) -> None:
+    """It is one of `make demo`: the same titles, columns and keys, on a screen of the same size."""
+    shown = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8").split("```\n")[1].splitlines()
+    lines = drawn(model, Look(80, 24, zone=UTC))
+    assert (len(shown), max(map(len, shown))) == (24, 80)
+    for title in (" UPSTREAM ", " WAITED ", " RUN ", " select "):
+        assert [line for line in shown if title in line] == [line for line in lines if title in line]
+    assert [line.split()[1] for line in shown if line.startswith("── ")] == ["waiting", "running", "events"]
+    column = next(line for line in shown if " WAITED   ETA" in line).index("CLIENT")
+    clients = {line[column:].split()[0] for line in shown if " ~" in line}
+    assert {"claude-cli", "opencode"} <= clients, "as the product calls them"
 
 
 def test_more_columns_on_a_wide_screen(model: Model) -> None:
@@ -79,7 +93,7 @@ def test_more_columns_on_a_wide_screen(model: Model) -> None:
         "API",
         "SSE",
     ]
-    assert lines[7].endswith("3 of 16 ─── timeout 5:00 ──────")
+    assert lines[7].endswith(" dispatch order ─── 3 of 16 ─── timeout 5:00 ──────")
 
 
 @pytest.mark.parametrize(
@@ -191,7 +205,7 @@ def test_disconnected_from_the_start() -> None:
     lines = drawn(model, Look(80, 24))
     assert lines[0] == " llmgate  ○ not connected"
     assert not any("last seen" in line or "UPSTREAM" in line for line in lines)
-    assert lines[-1] == " r retry now  w why  ? help  q quit"
+    assert lines[-1] == " r retry now  w why (llmgate doctor)  ? help  q quit"
 
 
 def test_connecting() -> None:
@@ -212,6 +226,26 @@ def test_no_traffic_until_the_first_request(model: Model, sample: Any) -> None:
     for fields in ({"served": 1}, {"failed": 1}, {"queue_full": 1}, {"queue_timeout": 1}, {"running": 1}):
         model.apply(sample.snapshot([sample.upstream("reasoning", **fields)]), 1.0)
         assert not any("OpenAI" in line for line in drawn(model, Look(80, 24)))
+
+
+def test_who_was_not_let_in_is_told_where_no_request_has_come(sample: Any) -> None:
+    model = Model()
+    refused = sample.event(
+        9, "caller_refused", "", "refused a request from 10.0.0.9 (HOST_NOT_ALLOWED)", word="refused"
+    )
+    model.apply(sample.snapshot([sample.upstream("a")], [], [refused]), 1.0)
+    said = "\n".join(drawn(model, Look(80, 24, zone=UTC)))
+    assert "No request has come" in said
+    assert "HOST_NOT_ALLOWED" in said
+
+
+@pytest.mark.parametrize(("size", "upstreams"), [((60, 15), 3), ((80, 24), 9)])
+def test_without_traffic_there_is_room_for_the_base_urls(sample: Any, size: tuple[int, int], upstreams: int) -> None:
+    model = Model()
+    model.apply(sample.snapshot([sample.upstream(f"up-{number}") for number in range(9)]), 1.0)
+    lines = drawn(model, Look(*size, zone=UTC))
+    assert any("http://127.0.0.1:8080/llm/v1" in line for line in lines)
+    assert sum("  up-" in line or "▸ up-" in line for line in lines) == upstreams
 
 
 def test_after_a_stop_the_picture_is_the_one_before_it(model: Model, sample: Any) -> None:

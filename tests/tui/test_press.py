@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmgate.adminapi import FeedItem
-from llmgate.tui.cells import width_of_line
+from llmgate.tui.cells import plain, width_of_line
 from llmgate.tui.furniture import Look
 from llmgate.tui.keys import KEYS
 from llmgate.tui.listing import listing, settle
 from llmgate.tui.model import Model, View
 from llmgate.tui.picture import picture
 from llmgate.tui.press import click, done, press
+from llmgate.tui.sheet import FARTHEST
 from llmgate.tui.state import PANES, Message, Sort, State, Typing
 from llmgate.tui.step import Ask, Quit, Retry
 
@@ -141,10 +142,33 @@ class TestViews:
         assert after(view, "tab", "escape").pane == "upstreams"
 
     def test_help_scrolls_and_closes(self, view: View, after: After) -> None:
-        assert [after(view, *keys).help for keys in (["?"], ["h", "j", "j"], ["f1", "k"], ["?", "G"])] == [0, 2, 0, 200]
+        assert [after(view, *keys).help for keys in (["?"], ["h", "j", "j"], ["f1", "k"], ["?", "G"])] == [
+            0,
+            2,
+            0,
+            FARTHEST,
+        ]
         assert after(view, "?", "p").prompt is None
         assert after(view, "?", "escape").help is None
         assert press(after(view, "?"), "q", view, 24).effects == (Quit(),)
+
+    def test_a_report_scrolls_and_closes_and_no_key_gets_past_it(self, view: View, after: After) -> None:
+        state = replace(after(view), report="all is well")
+        for key in ("escape", "enter", "w"):
+            assert press(state, key, view, 24).state.report is None
+        assert press(state, "q", view, 24).effects == (Quit(),)
+        assert press(state, "j", view, 24).state.report_scrolled == 1
+        for key in ("p", "x", "2", "s", "/"):
+            assert press(state, key, view, 24).state == state
+        assert click(state, ("upstreams", "ollama"), view).state == state
+        drawn = "\n".join(plain(line) for line in picture(view, Look(80, 24), state))
+        assert "all is well" in drawn
+        assert "ha-llm" not in drawn
+
+    def test_the_key_of_the_overview_goes_there_and_then_to_its_upstreams(self, view: View, after: After) -> None:
+        state = after(view, "tab", "4", "1")
+        assert (state.page, state.pane) == ("overview", "waiting")
+        assert after(view, "tab", "4", "1", "1").pane == "upstreams"
 
     def test_why_closes_with_the_next_key(self, view: View, after: After) -> None:
         assert after(view, "w").why

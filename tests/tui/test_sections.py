@@ -141,29 +141,29 @@ class TestEvents:
         assert [line.split()[1] for line in lines[at + 1 : at + 5]] == ["queued", "dispatched", "down", "QUEUE_FULL"]
 
     def test_narrow_and_wide(self, sample: Any) -> None:
-        assert " 14:02:28 queued        ha-llm    depth 3" in self.lines(sample, 80)
-        assert " 14:02:28 queued        ha-llm    q-1           depth 3" in self.lines(sample, 120)
+        assert " 14:02:28 queued         ha-llm    depth 3" in self.lines(sample, 80)
+        assert " 14:02:28 queued         ha-llm    q-1           depth 3" in self.lines(sample, 120)
 
     def test_who_it_was(self, sample: Any) -> None:
         told = {"client": "dsh", "session": "a3f9c0d1-77c1", "purpose": "compaction"}
-        assert " 14:02:28 queued        ha-llm    depth 3  dsh  a3f9..c1  compaction" in self.lines(sample, 80, **told)
-        assert " 14:02:28 dreamt        ha-llm    dsh" in self.lines(sample, 80, text="dreamt", client="dsh")
+        assert " 14:02:28 queued         ha-llm    depth 3  dsh  a3f9..c1  compaction" in self.lines(sample, 80, **told)
+        assert " 14:02:28 dreamt         ha-llm    dsh" in self.lines(sample, 80, text="dreamt", client="dsh")
 
     def test_texts_of_every_shape_and_a_bad_time(self, sample: Any) -> None:
-        assert " -        limits        ha-llm    a=1 (was 2)" in self.lines(
+        assert " -        limits         ha-llm    a=1 (was 2)" in self.lines(
             sample, 80, text="limits a=1 (was 2)", word="limits", at="teatime"
         )
-        assert " 14:02:28 dreamt        ha-llm" in self.lines(sample, 80, kind="dreamt", text="dreamt")
+        assert " 14:02:28 dreamt         ha-llm" in self.lines(sample, 80, kind="dreamt", text="dreamt")
 
     @pytest.mark.parametrize(
         ("word", "text", "line"),
         [
-            ("down", "down: it broke", "down          ha-llm    it broke"),
-            ("down", "down http://gpu2: it broke", "down          ha-llm    http://gpu2: it broke"),
-            ("down", "down", "down          ha-llm"),
-            ("requeued", "requeued, nothing of it was sent", "requeued      ha-llm    nothing of it was sent"),
-            ("alarm", "alarm stalled: requests wait", "alarm         ha-llm    stalled: requests wait"),
-            ("alarm", "alarm stalled no more", "alarm         ha-llm    stalled no more"),
+            ("down", "down: it broke", "down           ha-llm    it broke"),
+            ("down", "down http://gpu2: it broke", "down           ha-llm    http://gpu2: it broke"),
+            ("down", "down", "down           ha-llm"),
+            ("requeued", "requeued, nothing of it was sent", "requeued       ha-llm    nothing of it was sent"),
+            ("alarm", "alarm stalled: requests wait", "alarm          ha-llm    stalled: requests wait"),
+            ("alarm", "alarm stalled no more", "alarm          ha-llm    stalled no more"),
         ],
     )
     def test_what_is_wrong_is_told_as_a_sentence(self, sample: Any, word: str, text: str, line: str) -> None:

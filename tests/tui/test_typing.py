@@ -10,7 +10,7 @@ from llmgate.tui.actions import Action
 from llmgate.tui.model import View
 from llmgate.tui.press import press
 from llmgate.tui.state import State, Typing
-from llmgate.tui.step import Ask, Do, Quit
+from llmgate.tui.step import Ask, Do, Examine, Quit
 
 After = Callable[..., State]
 
@@ -70,7 +70,7 @@ class TestCommands:
         assert self.enter(view, after, "ps", detail="q-1").state.detail == ""
         assert self.enter(view, after, "help").state.help == 0
         assert self.enter(view, after, "q").effects == (Quit(),)
-        assert "ha-llm" in self.enter(view, after, "doctor").state.why
+        assert self.enter(view, after, "doctor").effects == (Examine(),)
 
     def test_a_reload_is_done_unless_nothing_may_be_changed(self, view: View, after: After) -> None:
         assert self.enter(view, after, "reload").effects == (Do((Action("reload", "settings"),)),)

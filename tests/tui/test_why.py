@@ -1,12 +1,11 @@
 """Why it waits, in sentences."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from llmgate.adminapi import EndpointView
-from llmgate.tui.why import why_lost, why_request, why_upstream
+from llmgate.tui.why import why_request, why_upstream
 
 
 @pytest.fixture
@@ -79,6 +78,10 @@ def test_the_first_with_a_free_slot(sample: Any, viewed: Any) -> None:
         ({"state": "running", "dispatched_ms": -900, "first_byte_ms": 0, "output_tokens": 1204}, "1,204 tokens have"),
         ({"state": "draining", "outcome": "client_gone"}, "q is over for its client (client_gone), but a is not yet"),
         ({"state": "done", "outcome": "completed"}, "q waits for nothing: it ended (completed)."),
+        (
+            {"state": "done", "outcome": "upstream_error", "reason": "it broke off"},
+            "q waits for nothing: it ended (upstream_error: it broke off).",
+        ),
     ],
 )
 def test_who_does_not_wait(sample: Any, viewed: Any, fields: dict[str, Any], said: str) -> None:
@@ -100,8 +103,3 @@ def test_upstreams(sample: Any, viewed: Any) -> None:
     assert ask(state="paused").startswith("Nobody waits on a. An operator has paused a")
     assert ask([sample.request("q", "a")], running=1).startswith("1 wait on a. The only slot of a is taken.")
     assert ask(alarms=["mismatch: the server has 1 slot"]) == "Nobody waits on a. mismatch: the server has 1 slot."
-
-
-def test_without_a_connection(view: Any) -> None:
-    lost = replace(view, link=replace(view.link, state="lost", error="No daemon answers on /x\n\nmore"))
-    assert why_lost(lost).startswith("No daemon answers on /x. `llmgate doctor`")

@@ -5,7 +5,7 @@ A key is answered at once, whatever else comes: it is folded into the state, and
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -18,10 +18,13 @@ from llmgate.tui.detail import is_stale
 from llmgate.tui.furniture import Look
 from llmgate.tui.listing import settle
 from llmgate.tui.model import Model, View
-from llmgate.tui.picture import picture
+from llmgate.tui.picture import is_small, picture
 from llmgate.tui.state import State
 from llmgate.tui.step import Ask, Effect, Step
 from llmgate.tui.widgets.canvas import Canvas
+
+if TYPE_CHECKING:
+    from textual.timer import Timer
 
 SHORTEST_GAP = 0.1
 ASK_SECONDS = 1.0
@@ -53,7 +56,8 @@ class Board(Screen[None], inherit_bindings=False):
         self._painted = -SHORTEST_GAP
         self._cost = 0.0
         self._asked = -ASK_SECONDS
-        self._is_due = False
+        self._due: Timer | None = None
+        """The picture that is to come, unless a key has one drawn before."""
 
     def compose(self) -> ComposeResult:
         yield self._canvas
@@ -111,27 +115,34 @@ class Board(Screen[None], inherit_bindings=False):
         if self.state.detail == detail.request.id:
             self.show(replace(self.state, told=detail))
 
+    def report(self, text: str) -> None:
+        """What the doctor found."""
+        self.show(replace(self.state, report=text, report_scrolled=0, message=None))
+
     def show(self, state: State) -> None:
         self.state = state
         self.paint()
 
     def changed(self) -> None:
         """The model has changed: paint now, or as soon as the last picture is old enough."""
-        if self._is_due or not self.is_mounted:
+        if self._due is not None or not self.is_mounted:
             return
         wait = self._painted + max(SHORTEST_GAP, self._cost * SHARE) - self._clock()
         if wait <= 0:
             self.paint()
         else:
-            self._is_due = True
-            self.set_timer(wait, self.paint)
+            self._due = self.set_timer(wait, self.paint)
 
     def paint(self) -> None:
         self._paint(self._model.view(self._clock()))
 
     def _paint(self, view: View) -> None:
-        self._is_due = False
+        if self._due is not None:
+            self._due.stop()
+            self._due = None
         self._painted = self._clock()
+        if is_small(self.look):  # no key is to act on a request that nobody sees
+            self.state = replace(self.state, page="overview", pane="upstreams", detail="")
         self.state = settle(self.state, view)
         self._canvas.show(picture(view, self.look, self.state), self.state.theme)
         self._cost = self._clock() - self._painted

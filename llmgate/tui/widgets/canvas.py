@@ -1,6 +1,7 @@
 """A widget that shows styled lines as they are: no markup, no wrapping; only changed lines go to the terminal."""
 
 from rich.segment import Segment
+from rich.style import Style
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
@@ -16,9 +17,11 @@ class Canvas(Widget, can_focus=False):
         super().__init__()
         self._theme = "default"
         self._lines: list[Line] = []
+        self._base = Style.null()
+        """That of the widget, which takes Textual long to find: asked once a picture and not once a line."""
 
     def show(self, lines: list[Line], theme: str = "default") -> None:
-        before, self._lines = self._lines, lines
+        before, self._lines, self._base = self._lines, lines, self.rich_style
         if len(before) != len(lines) or theme != self._theme:
             self._theme = theme
             self.refresh()
@@ -33,7 +36,7 @@ class Canvas(Widget, can_focus=False):
 
     def render_line(self, y: int) -> Strip:
         line = self._lines[y] if y < len(self._lines) else []
-        base = self.rich_style
+        base = self._base
         return Strip(
             Segment(span.text, base + style(self._theme, span.style)) for span in line if span.text
         ).adjust_cell_length(self.size.width, base)

@@ -1,5 +1,6 @@
 """The one screen: when it paints, and what it hands on."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,8 +24,16 @@ class Clock:
         self.waits: list[float] = []
         board._clock = lambda: self.now
         board._painted = self.now
-        board._is_due = False
-        board.set_timer = lambda wait, call: self.waits.append(wait)  # type: ignore[method-assign, assignment]
+        board._due = None
+        self.stopped = 0
+        board.set_timer = self._set  # type: ignore[method-assign, assignment]
+
+    def _set(self, wait: float, call: Callable[[], None]) -> Any:
+        self.waits.append(wait)
+        return self
+
+    def stop(self) -> None:
+        self.stopped += 1
 
 
 async def test_a_flood_of_changes_is_painted_at_most_ten_times_a_second(app: Any) -> None:
@@ -59,6 +68,9 @@ async def test_a_key_is_drawn_at_once_even_while_a_picture_is_due(app: Any) -> N
         board.press("j")
         assert board._painted == clock.now
         assert board.state.chosen["upstreams"].id == "reasoning"
+        assert clock.stopped == 1, "the picture that was due has been drawn"
+        board.changed()
+        assert len(clock.waits) == 2
 
 
 async def test_what_is_to_be_done_is_handed_on_after_the_picture(app: Any) -> None:
@@ -115,6 +127,17 @@ async def test_a_journey_that_has_gone_on_is_asked_for_again_at_most_once_a_seco
         clock.now += 1.0
         board.paint()
         assert len(asked) == 3
+
+
+async def test_where_upstreams_alone_are_drawn_keys_are_about_them(app: Any) -> None:
+    async with app.run_test(size=(59, 24)) as pilot:
+        await pilot.pause()
+        for key in ("2", "j", "X", "enter", "X", "tab", "j", "X"):
+            app.board.press(key)
+            assert (app.board.state.holds, app.board.state.detail) == ("upstreams", "")
+            assert "cancelled" not in str(app.board.state.message)
+        app.board.press("p")
+        assert app.board.state.prompt.question.startswith("Pause ")
 
 
 async def test_a_new_size_is_drawn(app: Any) -> None:
