@@ -29,6 +29,12 @@ class Views:
         """In the order of the settings."""
         return [self.upstream(name) for name in self._roster.settings.upstreams]
 
+    def find_upstream(self, name: str) -> UpstreamView | None:
+        """None where there is none of that name, or no more, or, while a reload is put in force, not yet: what happens
+        then may be told at once."""
+        is_there = name in self._roster.settings.upstreams and name in self._roster.admission.upstreams()
+        return self.upstream(name) if is_there else None
+
     def upstream(self, name: str) -> UpstreamView:
         gate = self._roster.admission.gate(name)
         oldest = gate.head()
@@ -44,9 +50,9 @@ class Views:
         schedule = self._roster.admission.schedule(name) if gate.depth else None
         if schedule is not None:
             starts = [round(schedule.start(position) * 1000) for position in range(1, min(SHOWN, gate.depth) + 1)]
-            view = msgspec.structs.replace(view, starts_ms=starts, pace_ms=round(schedule.pace * 1000, 3))
-        detail = self._roster.lookout.detail(name)
-        return msgspec.structs.replace(view, detail=detail) if detail else view
+            view = msgspec.structs.replace(view, starts_ms=starts, pace_us=round(schedule.pace * 1_000_000))
+        told = self._roster.lookout.detail(name) or view.detail
+        return msgspec.structs.replace(view, detail=told, leaving=self._roster.is_leaving(name))
 
     def _url(self, name: str) -> str:
         settings = self._roster.settings.upstreams[name]

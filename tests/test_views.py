@@ -13,7 +13,7 @@ from llmgate.config.settings import Settings
 from llmgate.core.caller import Caller
 from llmgate.core.eta import ENOUGH
 from llmgate.core.events import Event
-from llmgate.roster import Roster
+from llmgate.roster import LAST_WORD_SECONDS, Roster
 from llmgate.telemetry.ledger import Ledger
 from llmgate.views import Views
 
@@ -31,8 +31,10 @@ class House:
         self.ledger = Ledger(100)
         self.roster = Roster(Loaded(settings, None), self.on_event, lambda _: None)
         self.views = Views(self.roster, self.ledger)
+        self.watch: Callable[[Event], None] = lambda _: None
 
     def on_event(self, event: Event) -> None:
+        self.watch(event)
         self.roster.note(event)
         self.ledger.apply(event)
 
@@ -103,8 +105,45 @@ def test_upstreams_come_in_the_order_of_the_settings_and_tell_the_starts(in_hous
 
 
 def test_the_view_tells_the_starts_it_has_and_the_pace_behind_them() -> None:
-    view = UpstreamView(name="a", state="full", url="u", max_concurrent=2, starts_ms=[100, 300], pace_ms=150.0)
-    assert [view.eta_ms(position, 50) for position in (1, 2, 3, 4)] == [50, 250, 400, 550]
+    view = UpstreamView(name="a", state="full", url="u", max_concurrent=2, starts_ms=[100, 300], pace_us=150_500)
+    assert [view.eta_ms(position, 50) for position in (1, 2, 3, 4)] == [50, 250, 400, 551]
+
+
+def test_one_that_comes_back_is_looked_for_while_a_reload_is_put_in_force(in_house: Any) -> None:
+    """Another one is renamed by the same reload, before its gate is there again."""
+
+    def of(**ports: int) -> Settings:
+        upstreams = {name: {**UPSTREAM, "url": f"http://127.0.0.1:{port}"} for name, port in ports.items()}
+        return Settings.model_validate({"upstreams": upstreams})
+
+    async def main(house: House) -> None:
+        found: list[tuple[str, bool]] = []
+
+        def on_event(event: Event) -> None:
+            found.append((type(event).__name__, house.views.find_upstream("a") is not None))
+
+        house.roster.apply(house.roster.prepare(of(b=2), {}))
+        await asyncio.sleep(10 * LAST_WORD_SECONDS)
+        assert list(house.roster.admission.upstreams()) == ["b"]
+        house.watch = on_event
+        house.roster.apply(house.roster.prepare(of(a=3, c=2), {}))
+        assert found[0] == ("UpstreamRenamed", False)
+        assert house.views.find_upstream("a") is not None
+
+    in_house(main)
+
+
+def test_one_that_a_reload_took_away_is_shown_as_leaving(in_house: Any) -> None:
+    async def main(house: House) -> None:
+        await house.enter("runs")
+        assert not house.views.upstream("a").leaving
+        settings = Settings.model_validate({"upstreams": {"b": UPSTREAM}})
+        house.roster.apply(house.roster.prepare(settings, {}))
+        assert [(view.name, view.leaving) for view in house.views.upstreams()] == [("b", False), ("a", True)]
+        house.roster.admission.set_endpoint("a", "a", up=False, reason="it takes no connection")
+        assert house.views.upstream("a").detail.startswith("it takes no connection")
+
+    in_house(main)
 
 
 def test_why_a_server_is_down_is_told(in_house: Any) -> None:

@@ -28,8 +28,10 @@ SHOWN = 20
 DRAWS = 8
 _FRESH_SECONDS = 0.5
 """A schedule is looked up this long although the runs go on: it changes little in that time."""
-_BUSY_SECONDS = 0.05
-"""And so long although slots fall free: at hundreds of requests a second it is not worth more of the processor."""
+_BUSY_SECONDS = 0.25
+"""And so long although slots fall free: what begins meanwhile is taken off its head. At hundreds of requests a second
+it is not worth more of the processor."""
+_FEWEST_STARTS = SHOWN // 2
 
 
 def slots_of(limits: Limits, endpoints: Iterable[EndpointStatistics]) -> int:
@@ -60,7 +62,7 @@ class Schedule(msgspec.Struct, frozen=True):
 class Estimator:
     """The recent holds of one gate's slots, and who holds them now."""
 
-    __slots__ = ("_fresh", "_held", "_made_at", "_made_for", "_schedule", "_since")
+    __slots__ = ("_begun", "_fresh", "_held", "_made_at", "_made_for", "_schedule", "_since")
 
     def __init__(self) -> None:
         self._held: deque[float] = deque(maxlen=KEPT)
@@ -73,16 +75,20 @@ class Estimator:
         """The number of slots that the schedule is for."""
         self._fresh = 0.0
         """Seconds for which it is good; fewer once something happened since it was made."""
+        self._begun = 0
+        """Requests that got a slot since then."""
 
     def apply(self, event: Event) -> None:
         """Takes in the next event of the gate. A slot is held until its server is free: draining is part of it."""
         match event:
             case Admitted():
                 self._since[event.ticket] = event.at
+                self._begun += 1
             case Released():
                 self._held.append(event.at - self._since.pop(event.ticket, event.at))
             case Requeued():
                 self._since.pop(event.ticket, None)
+                self._schedule = None
             case _:
                 return
         self._fresh = _BUSY_SECONDS
@@ -91,10 +97,20 @@ class Estimator:
         """With `slots` slots in all; None while too little is known, or where there is no bound (0)."""
         if slots <= 0 or len(self._held) < ENOUGH:
             return None
-        if self._made_for != slots or now - self._made_at > self._fresh:
-            self._schedule = self._make(slots, now)
-            self._made_for, self._made_at, self._fresh = slots, now, _FRESH_SECONDS
-        return self._schedule
+        schedule = self._advance()
+        if schedule is None or self._made_for != slots or now - self._made_at > self._fresh:
+            schedule = self._make(slots, now)
+            self._made_for, self._made_at, self._fresh, self._begun = slots, now, _FRESH_SECONDS, 0
+        self._schedule = schedule
+        return schedule
+
+    def _advance(self) -> Schedule | None:
+        """The one there is, without the starts that are over; None where few would be left."""
+        begun, self._begun = self._begun, 0
+        if self._schedule is None or not begun:
+            return self._schedule
+        starts = self._schedule.starts[begun:]
+        return Schedule(starts, self._schedule.pace) if len(starts) >= _FEWEST_STARTS else None
 
     def _make(self, slots: int, now: float) -> Schedule:
         held = sorted(self._held)

@@ -1,26 +1,29 @@
 """GET /v1/events: an endless event stream; a watcher that is cut is closed.
 
-What happens after a quiet moment goes out at once, and what follows within some milliseconds in one piece: a write and
-a turn of the loop for each event would cost more than the events.
+What happens after a quiet moment goes out at once, and what follows within a tenth of a second in one piece: a write
+and a turn of the loop for each event would cost more than the events.
 """
 
 import asyncio
 
 from starlette.types import Receive, Scope, Send
 
+from llmgate.adminapi import EVENTS_IN_SNAPSHOT
 from llmgate.server.asgi import CONNECTION, headers_of
 from llmgate.server.listener import Listener
 from llmgate.telemetry.feed import Feed, Watcher
 
-_GATHER_SECONDS = 0.03
+_GATHER_SECONDS = 0.1
 
 
 class EventStream:
-    """Of one watcher. It begins where the header Last-Event-ID says, if that is not too long ago."""
+    """Of one watcher. It begins where the header Last-Event-ID says, if that is not too long ago, else with a snapshot
+    of so many `events`."""
 
-    def __init__(self, feed: Feed, *, may_act: bool) -> None:
+    def __init__(self, feed: Feed, *, may_act: bool, events: int = EVENTS_IN_SNAPSHOT) -> None:
         self._feed = feed
         self._may_act = may_act
+        self._events = events
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         after = headers_of(scope).get(b"last-event-id", b"").decode("latin-1")
@@ -33,7 +36,8 @@ class EventStream:
     async def _write(self, send: Send, after: str) -> None:
         """Until it is cancelled: because the watcher left, or does not keep up."""
         task = asyncio.current_task()
-        watcher = self._feed.watch(task.cancel if task is not None else _nothing, may_act=self._may_act, after=after)
+        on_cut = task.cancel if task is not None else _nothing
+        watcher = self._feed.watch(on_cut, may_act=self._may_act, after=after, events=self._events)
         try:
             headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
             await send({"type": "http.response.start", "status": 200, "headers": headers})

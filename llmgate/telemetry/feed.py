@@ -1,9 +1,10 @@
 """The live feed: numbered events to bounded watchers, each begun with a snapshot.
 
-An event is rendered once, and only while somebody watches. A watcher that does not keep up is cut, never waited for:
-it comes back, says which event it had last, and gets those that it missed, or a new snapshot where that is too long
-ago. Once a second, while somebody watches, what changed without an event (tokens, figures) follows as one `progress`
-item; where nothing did it is empty, and shows that the daemon still turns.
+An event is rendered once, and only when somebody takes it: its upstream, which is the dearest part, comes with the
+last of the events that are taken together. A watcher that does not keep up is cut, never waited for: it comes back,
+says which event it had last, and gets those that it missed, or a new snapshot where that is too long ago. Once a
+second, while somebody watches, what changed without an event (tokens, figures) follows as one `progress` item; where
+nothing did it is empty, and shows that the daemon still turns.
 """
 
 import asyncio
@@ -15,25 +16,30 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from llmgate.adminapi import EventView, FeedItem, RequestView, Status, Step, UpstreamView, encode
+from llmgate.adminapi import EVENTS_IN_SNAPSHOT, EventView, FeedItem, RequestView, Status, Step, UpstreamView, encode
 from llmgate.core.events import Event, Refused, TicketEvent
 from llmgate.telemetry.journal import describe, kind_of, word_of
 from llmgate.telemetry.journey import trace
 from llmgate.telemetry.ledger import Ledger, Record, rfc3339, view_request
 
-_EVENTS_IN_SNAPSHOT = 200
 _EVENTS_RESUMED = 500
 """One that missed more is better off with a snapshot."""
+_MOST_PENDING = 100
+"""Events that nobody has taken yet; then they are rendered all the same, so that a mailbox knows what it holds."""
 _PROGRESS_SECONDS = 1.0
 
 
 class Watcher:
     """One who follows: a mailbox of encoded items, bounded in bytes (the snapshot that opens it is not counted)."""
 
-    def __init__(self, limit: int, on_cut: Callable[[], object], *, may_act: bool = True) -> None:
+    def __init__(
+        self, limit: int, on_cut: Callable[[], object], render: Callable[[], object], *, may_act: bool = True
+    ) -> None:
+        """`render` puts what has not been rendered yet into this and other mailboxes."""
         self.may_act = may_act
         """What its snapshots say of it."""
         self._limit = limit
+        self._render = render
         self._on_cut = on_cut
         self._items: deque[tuple[int, bytes, int]] = deque()
         """Number, JSON, and what it counts against the bound."""
@@ -43,7 +49,8 @@ class Watcher:
 
     @property
     def waiting(self) -> int:
-        """Items in its mailbox."""
+        """Items that it can take."""
+        self._render()
         return len(self._items)
 
     def put(self, number: int, item: bytes) -> None:
@@ -55,7 +62,7 @@ class Watcher:
             self.end()
             return
         self._items.append((number, item, len(item)))
-        self._wake()
+        self.wake()
 
     def put_snapshot(self, number: int, item: bytes) -> None:
         """All there is: outside the bound, since a watcher cannot do with less. There is one such at most: whoever has
@@ -70,7 +77,7 @@ class Watcher:
         if self.cut:
             return
         self._items.append((number, item, 0))
-        self._wake()
+        self.wake()
 
     def end(self) -> None:
         """Cuts it: nothing is kept for it any more."""
@@ -80,7 +87,7 @@ class Watcher:
 
     async def wait_next(self) -> tuple[int, bytes]:
         """The next item with its number."""
-        while not self._items:
+        while not self.waiting:
             self._look = asyncio.get_running_loop().create_future()
             try:
                 await self._look
@@ -90,7 +97,8 @@ class Watcher:
         self._held -= weight
         return number, item
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """There is something to render."""
         if self._look is not None and not self._look.done():
             self._look.set_result(None)
 
@@ -103,11 +111,12 @@ class Feed:
         ledger: Ledger,
         *,
         status: Callable[[], Status],
-        upstream: Callable[[str], UpstreamView],
+        upstream: Callable[[str], UpstreamView | None],
         history: int,
         clock: Callable[[], float] = time.monotonic,
         watcher_limit: int = 4 * 1024 * 1024,
     ) -> None:
+        """`upstream` gives None where there is none of that name any more."""
         self._ledger = ledger
         self._status = status
         self._upstream = upstream
@@ -119,6 +128,8 @@ class Feed:
         self._recent: deque[tuple[int, Event]] = deque(maxlen=history)
         self._announced = -1
         """The newest number at the last `announce`: what changed then is in no event."""
+        self._pending: list[FeedItem] = []
+        """Events that nobody has taken yet, without their upstreams."""
         self._watchers: set[Watcher] = set()
         self._tick: asyncio.TimerHandle | None = None
         self._told_tokens: dict[str, int] = {}
@@ -140,14 +151,18 @@ class Feed:
             number=self._number,
             now_ms=round(now * 1000),
             event=self._view_event(self._number, event),
-            upstream=self._upstream(event.upstream) if event.upstream else None,
             request=view_request(record, now, wall) if record else None,
         )
-        self._send(item)
+        self._pending.append(item)
+        if len(self._pending) >= _MOST_PENDING:
+            self._render()
+        for watcher in self._watchers:
+            watcher.wake()
 
     def announce(self) -> None:
         """Something about the daemon itself changed: a fresh snapshot for everybody, and for who was away meanwhile."""
         self._announced = self._number
+        self._render()
         for may_act in {watcher.may_act for watcher in self._watchers}:
             snapshot = encode(self.snapshot(may_act=may_act))
             for watcher in self._watchers:
@@ -158,12 +173,16 @@ class Feed:
         """The id of an item, with which a watcher may come back."""
         return f"{self._run}-{number}"
 
-    def watch(self, on_cut: Callable[[], object], *, may_act: bool = True, after: str = "") -> Watcher:
-        """A new watcher. What comes first is what it missed after the item of the id `after`, or else a snapshot."""
-        watcher = Watcher(self._watcher_limit, on_cut, may_act=may_act)
+    def watch(
+        self, on_cut: Callable[[], object], *, may_act: bool = True, after: str = "", events: int = EVENTS_IN_SNAPSHOT
+    ) -> Watcher:
+        """A new watcher. What comes first is what it missed after the item of the id `after`, or else a snapshot, with
+        so many of the newest `events`, if they are kept."""
+        self._render()
+        watcher = Watcher(self._watcher_limit, on_cut, self._render, may_act=may_act)
         missed = self._missed(after)
         if missed is None:
-            watcher.put_snapshot(self._number, encode(self.snapshot(may_act=may_act)))
+            watcher.put_snapshot(self._number, encode(self.snapshot(may_act=may_act, events=events)))
         else:
             for item in self._view_missed(missed):
                 watcher.put_missed(item.number, encode(item))
@@ -184,7 +203,8 @@ class Feed:
             watcher.end()
 
     def stop(self) -> None:
-        """No timer of it fires any more."""
+        """No timer of it fires any more, and nothing is kept for anybody."""
+        self._pending.clear()
         if self._tick is not None:
             self._tick.cancel()
             self._tick = None
@@ -222,10 +242,10 @@ class Feed:
         upstreams = self._status().upstreams
         yield FeedItem(type="progress", number=self._number, now_ms=now_ms, requests=requests, upstreams=upstreams)
 
-    def snapshot(self, *, may_act: bool = True) -> FeedItem:
-        """All there is, now."""
+    def snapshot(self, *, may_act: bool = True, events: int = EVENTS_IN_SNAPSHOT) -> FeedItem:
+        """All there is, now, with the newest `events`."""
         now, wall = self._clock(), datetime.now(UTC)
-        newest = list(self._recent)[-_EVENTS_IN_SNAPSHOT:]
+        newest = list(self._recent)[max(0, len(self._recent) - events) :]
         return FeedItem(
             type="snapshot",
             number=self._number,
@@ -235,6 +255,15 @@ class Feed:
             events=[self._view_event(*entry) for entry in newest],
         )
 
+    def _render(self) -> None:
+        """Everybody gets what is pending."""
+        pending, self._pending = self._pending, []
+        newest = {item.event.upstream: item for item in pending if item.event is not None and item.event.upstream}
+        for item in pending:
+            name = item.event.upstream if item.event is not None else ""
+            last = name and newest[name] is item
+            self._send(msgspec.structs.replace(item, upstream=self._upstream(name)) if last else item)
+
     def _send(self, item: FeedItem) -> None:
         data = encode(item)
         for watcher in list(self._watchers):  # one that is cut may leave at once
@@ -242,6 +271,7 @@ class Feed:
 
     def _progress(self) -> None:
         self._tick = asyncio.get_running_loop().call_later(_PROGRESS_SECONDS, self._progress)
+        self._render()
         requests, upstreams = self._changed_requests(), self._changed_upstreams()
         now_ms = round(self._clock() * 1000)
         self._send(
@@ -250,7 +280,7 @@ class Feed:
 
     def _changed_requests(self) -> list[RequestView]:
         now, wall = self._clock(), datetime.now(UTC)
-        running = [record for record in self._ledger.live() if record.state == "running"]
+        running = self._ledger.running()
         changed = [record for record in running if self._told_tokens.get(record.caller.id, 0) != record.output_tokens]
         self._told_tokens = {record.caller.id: record.output_tokens for record in running}
         return [view_request(record, now, wall) for record in changed]
@@ -273,6 +303,7 @@ class Feed:
             text=describe(event),
             request_id=about.caller.id if about else "",
             outcome=outcome_of(event),
+            reason=getattr(event, "reason", ""),
             client=about.caller.client if about else "",
             session=about.caller.session if about else "",
             purpose=about.caller.purpose if about else "",

@@ -119,9 +119,27 @@ def test_a_schedule_is_kept_for_a_moment_and_less_long_when_something_happens(es
     before = estimator.schedule(1, 1.2)
     assert estimator.schedule(1, 2.0) is not before
     before = estimator.schedule(1, 2.0)
-    estimator.apply(admitted(101, 2.0))
-    assert estimator.schedule(1, 2.04) is before
-    assert estimator.schedule(1, 2.1) is not before
+    estimator.apply(released(100, 2.0))
+    assert estimator.schedule(1, 2.2) is before
+    assert estimator.schedule(1, 2.3) is not before
+
+
+def test_who_got_a_slot_since_is_not_ahead_any_more(estimator: Estimator) -> None:
+    estimator.apply(admitted(100, 0.0))
+    assert starts(estimator, 1, 9.9)[:3] == pytest.approx((10.0, 20.0, 30.0))
+    run(estimator, 100, 0.0, 10.0)
+    estimator.apply(admitted(101, 10.0))
+    for moment in (10.0, 10.1):
+        assert starts(estimator, 1, moment)[:2] == pytest.approx((30.0, 40.0)), "two got one since"
+    estimator.apply(Requeued(1, 10.1, "u", 101, CALLER, 1))
+    assert starts(estimator, 1, 10.1)[0] == pytest.approx(10.1)
+
+
+def test_a_schedule_that_is_used_up_is_made_anew(estimator: Estimator) -> None:
+    estimator.schedule(1, 0.0)
+    for ticket in range(100, 100 + SHOWN):
+        run(estimator, ticket, 0.0, 0.0)
+    assert len(starts(estimator, 1, 0.1)) == SHOWN
 
 
 def test_old_holds_are_forgotten(estimator: Estimator) -> None:

@@ -120,11 +120,13 @@ def test_an_alarm_and_an_endpoint_that_is_down_come_with_the_upstream_as_it_is_t
         watcher = counter.feed.watch(nothing)
         counter.gate.set_endpoint("gpu2", counter.now, up=False, reason="it takes no connection")
         counter.pump()
+        _, changed = await take_all(watcher)
         counter.gate.raise_alarm("mismatch", "mismatch: the server has 1 slot", counter.now)
         counter.pump()
+        (raised,) = await take_all(watcher)
         counter.gate.clear_alarm("mismatch", counter.now)
         counter.pump()
-        _, changed, raised, cleared = await take_all(watcher)
+        (cleared,) = await take_all(watcher)
         told = [item.event for item in (changed, raised, cleared) if item.event is not None]
         assert [(event.kind, event.text) for event in told] == [
             ("endpoint_changed", "down gpu2: it takes no connection"),
@@ -148,6 +150,20 @@ def test_a_snapshot_has_the_newest_200_events() -> None:
         for number in range(150):
             counter.leave(counter.enter(str(number)))
         assert [event.number for event in counter.feed.snapshot().events] == list(range(101, 301))
+
+    run(main())
+
+
+@pytest.mark.parametrize(("wanted", "first"), [(0, 301), (1, 300), (250, 51), (300, 1), (9999, 1)])
+def test_or_as_many_as_a_watcher_asks_for(wanted: int, first: int) -> None:
+    async def main() -> None:
+        counter = Counter(history=1000)
+        for number in range(150):
+            counter.leave(counter.enter(str(number)))
+        watcher = counter.feed.watch(lambda: None, events=wanted)
+        item = msgspec.json.decode((await watcher.wait_next())[1], type=FeedItem)
+        assert [event.number for event in item.events] == list(range(first, 301))
+        counter.feed.stop()
 
     run(main())
 
@@ -303,9 +319,87 @@ def test_an_event_is_rendered_once_for_all() -> None:
         watchers = [counter.feed.watch(nothing) for _ in range(5)]
         before = counter.rendered
         counter.enter("a")
+        assert [watcher.waiting for watcher in watchers] == [2] * 5, "with the snapshot"
         assert counter.rendered == before + 1
         assert len({watcher._items[-1][1] for watcher in watchers}) == 1
         assert counter.feed.watchers == 5
+        counter.feed.stop()
+
+    run(main())
+
+
+def test_of_events_taken_together_the_last_of_each_upstream_shows_it() -> None:
+    async def main() -> None:
+        counter = Counter()
+        watcher = counter.feed.watch(nothing)
+        await take_all(watcher)
+        before = counter.rendered
+        counter.enter("a")
+        for name in "bcd":
+            counter.enter(name)
+        counter.feed.apply(CallerRefused(0, 5.0, "", "KEY_LIMIT", "refused", "laptop"), None)
+        items = await take_all(watcher)
+        assert counter.rendered == before + 1
+        assert [item.upstream is not None for item in items] == [False, False, False, True, False]
+        assert items[3].upstream is not None
+        assert (items[3].upstream.running, items[3].upstream.waiting) == (1, 3)
+        assert [item.request.id for item in items if item.request is not None] == ["a", "b", "c", "d"]
+        counter.enter("e")
+        (alone,) = await take_all(watcher)
+        assert alone.upstream is not None
+        counter.feed.stop()
+
+    run(main())
+
+
+def test_an_upstream_that_is_gone_when_its_events_are_taken_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        counter = Counter()
+        watcher = counter.feed.watch(nothing)
+        counter.enter("a")
+        monkeypatch.setattr(counter.feed, "_upstream", lambda name: None)
+        _, event = await take_all(watcher)
+        assert (event.type, event.upstream) == ("event", None)
+        counter.feed.stop()
+
+    run(main())
+
+
+def test_an_event_wakes_whoever_waits_for_it() -> None:
+    async def main() -> None:
+        counter = Counter()
+        watcher = counter.feed.watch(nothing)
+        await take_all(watcher)
+        waiting = asyncio.ensure_future(watcher.wait_next())
+        await turns()
+        counter.enter("a")
+        assert (await waiting)[0] == 1
+        counter.feed.stop()
+
+    run(main())
+
+
+def test_what_nobody_takes_is_bounded_all_the_same() -> None:
+    async def main() -> None:
+        counter, cut = Counter(watcher_limit=20_000), []
+        counter.feed.watch(lambda: cut.append("it"))
+        for number in range(100):
+            counter.leave(counter.enter(str(number)))
+            assert len(counter.feed._pending) < 100
+        assert cut == ["it"], "it reads nothing, and nobody else does"
+        counter.feed.stop()
+
+    run(main())
+
+
+def test_what_was_pending_for_those_who_left_is_not_for_the_next() -> None:
+    async def main() -> None:
+        counter = Counter()
+        gone = counter.feed.watch(nothing)
+        counter.enter("a")
+        counter.feed.leave(gone)
+        (snapshot,) = await take_all(counter.feed.watch(nothing))
+        assert (snapshot.type, snapshot.number) == ("snapshot", 1)
         counter.feed.stop()
 
     run(main())
@@ -361,6 +455,7 @@ def test_one_that_is_cut_may_leave_at_once() -> None:
         for number in range(3):
             watchers.append(counter.feed.watch(lambda number=number: counter.feed.leave(watchers[number])))
         counter.enter("a")
+        assert watchers[2].waiting == 0
         assert [watcher.cut for watcher in watchers] == [True] * 3
         assert counter.feed.watchers == 0
         assert this_loop().timers == []
@@ -418,7 +513,7 @@ def test_the_opening_snapshot_does_not_count_against_the_bound() -> None:
 
 @pytest.mark.parametrize("put", [Watcher.put, Watcher.put_snapshot])
 def test_nothing_is_kept_for_one_that_is_cut(put: Callable[[Watcher, int, bytes], None]) -> None:
-    watcher = Watcher(10, nothing)
+    watcher = Watcher(10, nothing, nothing)
     watcher.put(1, b"12345")
     watcher.end()
     put(watcher, 2, b"1")
@@ -426,7 +521,7 @@ def test_nothing_is_kept_for_one_that_is_cut(put: Callable[[Watcher, int, bytes]
 
 
 def test_exactly_the_bound_is_still_taken() -> None:
-    watcher = Watcher(10, nothing)
+    watcher = Watcher(10, nothing, nothing)
     watcher.put(1, b"12345")
     watcher.put(2, b"67890")
     assert not watcher.cut
@@ -466,7 +561,7 @@ def test_announce_gives_everybody_a_fresh_snapshot() -> None:
 
 def test_waiting_ends_with_the_item() -> None:
     async def main() -> None:
-        watcher = Watcher(100, nothing)
+        watcher = Watcher(100, nothing, nothing)
         waiting = asyncio.ensure_future(watcher.wait_next())
         await turns()
         assert not waiting.done()
@@ -481,7 +576,7 @@ def test_waiting_ends_with_the_item() -> None:
 
 def test_a_snapshot_that_takes_the_place_of_another_is_waited_for() -> None:
     async def main() -> None:
-        watcher = Watcher(100, nothing)
+        watcher = Watcher(100, nothing, nothing)
         waiting = asyncio.ensure_future(watcher.wait_next())
         await turns()
         watcher.put_snapshot(7, b"x")
@@ -493,7 +588,7 @@ def test_a_snapshot_that_takes_the_place_of_another_is_waited_for() -> None:
 
 def test_a_watcher_that_is_cancelled_leaves_no_timer() -> None:
     async def main() -> None:
-        watcher = Watcher(10, nothing)
+        watcher = Watcher(10, nothing, nothing)
         waiting = asyncio.ensure_future(watcher.wait_next())
         watcher._on_cut = waiting.cancel
         await turns()

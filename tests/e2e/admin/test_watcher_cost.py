@@ -1,7 +1,7 @@
 """What those who follow the feed cost the daemon while 10,000 wait and 200 events happen every second.
 
-Bounds are processor time, which other programs take no part of: five times what benchmarks/feed.py showed for the
-first one. What happens is viewed and encoded once, for whoever watches, so that another one costs a twentieth of that.
+Bounds are processor time, which other programs take no part of: at least five times what benchmarks/feed.py shows. What
+happens is viewed and encoded once for all (tests/telemetry/test_feed.py), so that another one costs next to nothing.
 """
 
 from collections.abc import Iterator
@@ -12,10 +12,9 @@ from benchscript import script
 
 SECONDS = 4.0
 MANY = 21
-FIRST_WATCHER = 0.18
-"""Share of a processor."""
-OTHER_WATCHER = 1 / 8
-"""Of what the first one costs; one for whom all is viewed and encoded anew costs a fifth."""
+FIRST_WATCHER = 0.1
+OTHER_WATCHER = 0.015
+"""Shares of a processor."""
 
 
 @pytest.fixture
@@ -29,7 +28,7 @@ def test_a_watcher_costs_little_and_another_one_next_to_nothing(benchmark: Any) 
     nobody, one, many = (cost(benchmark, watchers) for watchers in (0, 1, MANY))
     first, other = one - nobody, (many - one) / (MANY - 1)
     assert first < FIRST_WATCHER
-    assert other < first * OTHER_WATCHER
+    assert other < OTHER_WATCHER
 
 
 def cost(benchmark: Any, watchers: int) -> float:
