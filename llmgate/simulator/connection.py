@@ -98,9 +98,11 @@ class Connection(asyncio.Protocol):
         self._last = not self._parser.should_keep_alive()
         self._handle(self, request)
 
-    def respond(self, status: int, body: bytes, *, written: int | None = None) -> None:
-        """Send a whole JSON answer; with `written`, only that many bytes of its body, and no end."""
-        self._head(status, b"content-type: application/json\r\ncontent-length: %d\r\n" % len(body))
+    def respond(
+        self, status: int, body: bytes, *, written: int | None = None, content_type: str = "application/json"
+    ) -> None:
+        """Send a whole answer; with `written`, only that many bytes of its body, and no end."""
+        self._head(status, b"content-type: %b\r\ncontent-length: %d\r\n" % (content_type.encode(), len(body)))
         self._transport.write(body[:written])
         if written is None:
             self._over()

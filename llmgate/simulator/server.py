@@ -5,17 +5,20 @@ import json
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Self
 
 from llmgate.simulator.behaviour import BREAK, REFUSE, Behaviour, Fate
 from llmgate.simulator.call import BadCall, Dialect, read_call
 from llmgate.simulator.connection import Connection, Request
 from llmgate.simulator.dialects import ANTHROPIC, COMPLETIONS, OPENAI
+from llmgate.simulator.guise import Guise, Kind
 from llmgate.simulator.job import Job
 from llmgate.simulator.ledger import Ledger
 from llmgate.simulator.ollama import OLLAMA_CHAT, OLLAMA_GENERATE
 from llmgate.simulator.responses import RESPONSES
 
+STATS_PATH = "/simulator/stats"
+SHOW_PATH = "/api/show"
 DIALECTS = {
     "/v1/messages": ANTHROPIC,
     "/v1/chat/completions": OPENAI,
@@ -30,12 +33,16 @@ class Simulator:
     """A server that speaks Anthropic Messages, three surfaces of OpenAI and two of Ollama on one loop.
 
     `async with Simulator(Behaviour(slots=2, hold=3)) as server:` listens on a free port of 127.0.0.1 as `server.url`;
-    `server.ledger` is what it saw. Any model name is answered; `models` is what GET /v1/models lists.
+    `server.ledger` is what it saw. Any model name is answered; `models` are those that it lists. `kind`: as whom it
+    wants to be known; it speaks all surfaces, whatever that is.
     """
 
-    def __init__(self, behaviour: Behaviour | None = None, *, models: Sequence[str] = ("simulated",)) -> None:
+    def __init__(
+        self, behaviour: Behaviour | None = None, *, models: Sequence[str] = ("simulated",), kind: Kind = "any"
+    ) -> None:
         self.behaviour = behaviour or Behaviour()
         self.models = tuple(models)
+        self.guise = Guise(kind, self.models, self.behaviour.slots)
         self.ledger = Ledger()
         self._fate = Fate(self.behaviour)
         self._waiting: deque[Job] = deque()
@@ -89,31 +96,26 @@ class Simulator:
         dialect = DIALECTS.get(request.path)
         if dialect is not None and request.method == "POST":
             self._call(connection, request, dialect)
-        elif request.method == "GET" and (view := self._view(request.path)) is not None:
-            connection.respond(200, json.dumps(view).encode())
+        elif request.method == "POST" and request.path == SHOW_PATH:
+            status, told = self.guise.show(request.body)
+            connection.respond(status, json.dumps(told).encode())
+        elif request.method == "GET":
+            self._look(connection, request.path)
         else:
-            connection.respond(404, OPENAI.error(404, "File Not Found"))
+            self._find_nothing(connection)
 
-    def _view(self, path: str) -> Any:
-        """What a GET of this path shows, in llama-server's shape; None where there is nothing."""
-        match path:
-            case "/health":
-                return {"status": "ok"}
-            case "/v1/models":
-                models = [{"id": name, "object": "model", "created": 0, "owned_by": "llmgate"} for name in self.models]
-                return {"object": "list", "data": models}
-            case "/props":
-                return {
-                    "total_slots": self.behaviour.slots,
-                    "model_path": self.models[0],
-                    "build_info": "llmgate-simulate",
-                }
-            case "/slots":
-                return [{"id": slot, "is_processing": slot in self._running} for slot in range(self.behaviour.slots)]
-            case "/simulator/stats":
-                return self.ledger.as_plain()
-            case _:
-                return None
+    def _look(self, connection: Connection, path: str) -> None:
+        view = self.ledger.as_plain() if path == STATS_PATH else self.guise.view(path, self._running)
+        if view is None:
+            self._find_nothing(connection)
+        elif isinstance(view, str):
+            connection.respond(200, view.encode(), content_type="text/plain; charset=utf-8")
+        else:
+            connection.respond(200, json.dumps(view).encode())
+
+    @staticmethod
+    def _find_nothing(connection: Connection) -> None:
+        connection.respond(404, OPENAI.error(404, "File Not Found"))
 
     def _call(self, connection: Connection, request: Request, dialect: Dialect) -> None:
         self.ledger.seen += 1

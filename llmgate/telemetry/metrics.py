@@ -3,6 +3,10 @@
 Every name, label and bucket stands in the table of docs/metrics.md. Labels are bounded: upstreams and alarms are those
 of the settings, `api`, `outcome`, `kind` and `code` closed lists, `model` (only where the settings want it) at most
 MOST_MODELS names, the rest being "other".
+
+A counter that is not there before its first event is born with it, and Prometheus sees no increase in that. So whatever
+an alert counts is there from the start, at 0: for that `llmgate_outcomes` has neither `api` nor `model`, which would
+make hundreds of series for each upstream, or names that are not known before they are asked for.
 """
 
 import bisect
@@ -10,6 +14,7 @@ import platform
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from typing import get_args
 
 from prometheus_client import GC_COLLECTOR, PLATFORM_COLLECTOR, PROCESS_COLLECTOR, CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
@@ -22,6 +27,7 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 
 from llmgate import __version__
+from llmgate.core.caller import Caller
 from llmgate.core.events import (
     Abandoned,
     Admitted,
@@ -35,7 +41,9 @@ from llmgate.core.events import (
     Released,
 )
 from llmgate.core.gate import Gate
+from llmgate.core.ticket import Ticket
 from llmgate.errors import Outcome
+from llmgate.protocols.surfaces import SURFACES
 from llmgate.telemetry.ledger import Record
 
 WAITS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 60, 120, 300, 600, 1800)
@@ -44,6 +52,12 @@ FIRST_TOKENS = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75
 """Upper bounds in seconds. Durations and first tokens are those of OpenTelemetry's gen_ai metrics, continued."""
 
 ALARMS: tuple[Alarm, ...] = ("stalled", "draining", "hidden_wait", "mismatch", "drift")
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+ADMITTED = "admitted"
+WAIT_ENDS = (ADMITTED, "abandoned", "queue_timeout", "cancelled", "refused")
+REFUSALS = ("UNAUTHORIZED", "KEY_LIMIT", "MODEL_NOT_ALLOWED", "NOT_ALLOWED", "HOST_NOT_ALLOWED", "ORIGIN_NOT_ALLOWED")
+"""Codes of those who were not let in: of KeyLimit, NotAllowed and what descends from it."""
+NO_FRAMES = {(surface.name, kind): 0 for surface in SURFACES.values() for kind in ("queue", "heartbeat", "blank")}
 CLASS = "default"
 """The one class of waiters that there is."""
 MOST_MODELS = 200
@@ -98,6 +112,8 @@ class Metrics:
         self._waits: dict[Labels, Histogram] = {}
         self._durations: dict[Labels, Histogram] = {}
         self._first_tokens: dict[Labels, Histogram] = {}
+        self._begun: set[str] = set()
+        self._outcomes: Counter[Labels] = Counter()
         self._ended: Counter[Labels] = Counter()
         self._output_tokens: Counter[Labels] = Counter()
         self._input_tokens: Counter[Labels] = Counter()
@@ -117,7 +133,7 @@ class Metrics:
     def apply(self, event: Event, record: Record | None) -> None:
         """Takes in one event; `record` is the request that it is about."""
         if isinstance(event, Admitted):
-            self._observe(self._waits, WAITS, (event.upstream, "admitted"), event.waited)
+            self._observe(self._waits, WAITS, (event.upstream, ADMITTED), event.waited)
         elif isinstance(event, (Released, Drained)):
             if event.outcome is not None and record is not None:
                 self._end(event.upstream, event.outcome, record)
@@ -126,8 +142,7 @@ class Metrics:
             if record is not None:
                 self._end(event.upstream, event.outcome, record)
         elif isinstance(event, Refused):
-            caller = event.caller
-            self._ended[(event.upstream, caller.api, event.outcome, *self._model(caller.model))] += 1
+            self._count(event.upstream, event.outcome, event.caller)
 
     def note_reload(self, *, succeeded: bool) -> None:
         """The settings were read again, and taken on or not."""
@@ -135,8 +150,7 @@ class Metrics:
         self._reloaded = succeeded, datetime.now(UTC).timestamp()
 
     def _end(self, upstream: str, outcome: Outcome, record: Record) -> None:
-        caller, model = record.caller, self._model(record.caller.model)
-        self._ended[(upstream, caller.api, outcome, *model)] += 1
+        caller, model = record.caller, self._count(upstream, outcome, record.caller)
         if record.ended_at is not None:
             stream = "true" if caller.stream else "false"
             took = record.ended_at - record.arrived_at
@@ -148,6 +162,13 @@ class Metrics:
             self._output_tokens[(upstream, *model)] += record.output_tokens
         if record.input_tokens:
             self._input_tokens[(upstream, *model)] += record.input_tokens
+
+    def _count(self, upstream: str, outcome: Outcome, caller: Caller) -> Labels:
+        """One more ended; its model's label, where there is one."""
+        model = self._model(caller.model)
+        self._outcomes[upstream, outcome] += 1
+        self._ended[(upstream, caller.api, outcome, *model)] += 1
+        return model
 
     @staticmethod
     def _observe(series: dict[Labels, Histogram], bounds: tuple[float, ...], labels: Labels, seconds: float) -> None:
@@ -172,12 +193,26 @@ class Metrics:
     def collect(self) -> Iterator[Metric]:
         """Every family of ours, as it is now."""
         gates = self._gates()
+        for name in gates.keys() - self._begun:
+            self._begin(name)
         yield from self._gauges(gates)
         yield from self._folded()
         yield from self._reload_families()
         build = GaugeMetricFamily("llmgate_build_info", "What runs here; always 1.", labels=["version", "python"])
         build.add_metric([__version__, platform.python_version()], 1)
         yield build
+
+    def _begin(self, upstream: str) -> None:
+        """Every series of it that can be known before anything has happened there is there, at 0."""
+        self._begun.add(upstream)
+        for outcome in OUTCOMES:
+            self._outcomes.setdefault((upstream, outcome), 0)
+        for end in WAIT_ENDS:
+            self._waits.setdefault((upstream, end), Histogram(WAITS))
+        if self._models is None:
+            self._first_tokens.setdefault((upstream,), Histogram(FIRST_TOKENS))
+            self._output_tokens.setdefault((upstream,), 0)
+            self._input_tokens.setdefault((upstream,), 0)
 
     def _gauges(self, gates: Mapping[str, Gate]) -> Iterator[Metric]:
         names = ["upstream"]
@@ -199,6 +234,11 @@ class Metrics:
         oldest = GaugeMetricFamily(
             "llmgate_oldest_waiting_seconds", "Age of the request that waits longest; 0 where none waits.", labels=names
         )
+        used = GaugeMetricFamily(
+            "llmgate_queue_timeout_used_ratio",
+            "Of the waiting request that is nearest to QUEUE_TIMEOUT: the part of its time that is over; 0 where none.",
+            labels=names,
+        )
         up = GaugeMetricFamily("llmgate_upstream_up", "Whether a server of it takes requests.", labels=names)
         paused = GaugeMetricFamily("llmgate_upstream_paused", "Whether an operator paused it.", labels=names)
         shut = GaugeMetricFamily(
@@ -217,12 +257,13 @@ class Metrics:
             limit.add_metric([name], float("inf") if limits.max_queued is None else limits.max_queued)
             timeout.add_metric([name], float("inf") if limits.queue_timeout is None else limits.queue_timeout)
             oldest.add_metric([name], _oldest(gate, now))
+            used.add_metric([name], _used(gate, now))
             up.add_metric([name], any(endpoint.up for endpoint in gate.endpoints().values()))
             paused.add_metric([name], state.mode is Mode.PAUSED)
             shut.add_metric([name], state.mode is Mode.CLOSED)
             for alarm in ALARMS:
                 alarms.add_metric([name, alarm], alarm in state.alarms)
-        yield from (running, draining, waiting, slots, limit, timeout, oldest, up, paused, shut, alarms)
+        yield from (running, draining, waiting, slots, limit, timeout, oldest, used, up, paused, shut, alarms)
 
     def _folded(self) -> Iterator[Metric]:
         model = [] if self._models is None else ["model"]
@@ -245,6 +286,9 @@ class Metrics:
             self._first_tokens,
         )
         yield _counter(
+            "llmgate_outcomes", "Requests that ended, by how.", ["upstream", "outcome"], self._outcomes.items()
+        )
+        yield _counter(
             "llmgate_requests", "Requests that ended.", ["upstream", "api", "outcome", *model], self._ended.items()
         )
         yield _counter("llmgate_output_tokens", "Tokens of answers.", ["upstream", *model], self._output_tokens.items())
@@ -254,8 +298,9 @@ class Metrics:
             ["upstream", *model],
             self._input_tokens.items(),
         )
-        yield _counter("llmgate_queue_frames", "What waiting clients were told.", ["api", "kind"], self._frames.items())
-        refused = [((code,), count) for code, count in self._refused.items()]
+        frames = {**NO_FRAMES, **self._frames}
+        yield _counter("llmgate_queue_frames", "What waiting clients were told.", ["api", "kind"], frames.items())
+        refused = [((code,), count) for code, count in {**dict.fromkeys(REFUSALS, 0), **self._refused}.items()]
         yield _counter("llmgate_refused", "Requests that were not let in: key, model, page.", ["code"], refused)
 
     def _reload_families(self) -> Iterator[Metric]:
@@ -288,6 +333,20 @@ def _slots(gate: Gate) -> int:
 
 def _oldest(gate: Gate, now: float) -> float:
     return max((now - ticket.entered_at for ticket in gate.waiting()), default=0.0)
+
+
+def _used(gate: Gate, now: float) -> float:
+    return max((_used_by(ticket, now) for ticket in gate.waiting()), default=0.0)
+
+
+def _used_by(ticket: Ticket, now: float) -> float:
+    """Each has the bound with which it came: queue_timeout, or queue_timeout_nonstream where that is shorter. Who
+    set itself no more than that says nothing of the queue."""
+    wish = ticket.caller.max_wait
+    if ticket.deadline is None or (wish is not None and ticket.deadline >= ticket.entered_at + wish):
+        return 0.0
+    whole = ticket.deadline - ticket.entered_at
+    return (now - ticket.entered_at) / whole if whole > 0 else 1.0
 
 
 def _counter(name: str, help_text: str, labels: list[str], series: Series) -> CounterMetricFamily:

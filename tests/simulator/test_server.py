@@ -89,6 +89,17 @@ async def test_views_of_a_llama_server(wire: Any) -> None:
         await other.close()
 
 
+async def test_models_as_an_ollama_tells_them() -> None:
+    async with Simulator(models=["a", "b"], kind="ollama") as server, httpx.AsyncClient(base_url=server.url) as client:
+        root = await client.get("/")
+        assert (root.text, root.headers["content-type"]) == ("Ollama is running", "text/plain; charset=utf-8")
+        assert [model["name"] for model in (await client.get("/api/tags")).json()["models"]] == ["a", "b"]
+        assert (await client.post("/api/show", json={"model": "a"})).json()["capabilities"] == ["completion"]
+        assert (await client.post("/api/show", json={"model": "c"})).status_code == 404
+        assert (await client.get("/slots")).status_code == 404
+        assert server.ledger.seen == 0, "none of it is a call of a model"
+
+
 @pytest.mark.parametrize(("method", "path"), [("GET", "/"), ("GET", "/v1/messages"), ("POST", "/v1/embeddings")])
 async def test_other_paths_are_not_found(method: str, path: str) -> None:
     async with Simulator() as server, httpx.AsyncClient(base_url=server.url) as client:

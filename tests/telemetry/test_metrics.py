@@ -4,7 +4,7 @@ import json
 import re
 from collections import Counter as Counts
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -13,7 +13,7 @@ from llmgate import __version__
 from llmgate.core.caller import Caller
 from llmgate.core.events import Event, Limits
 from llmgate.core.gate import Gate, Ticket
-from llmgate.errors import QueueFull
+from llmgate.errors import KeyLimit, NotAllowed, Outcome, QueueFull
 from llmgate.telemetry.ledger import Ledger
 from llmgate.telemetry.metrics import ALARMS, MOST_MODELS, Histogram, Metrics
 
@@ -242,7 +242,7 @@ def busy() -> Scene:
 
 def test_the_document_names_every_family_with_its_labels_and_no_other() -> None:
     assert families(busy()) == documented()
-    assert len(documented()) == 23
+    assert len(documented()) == 25
 
 
 def known(expression: str) -> bool:
@@ -255,19 +255,114 @@ def known(expression: str) -> bool:
     return bool(re.search(r"\b(llmgate|process)_", expression))
 
 
+RULES = (ROOT / "etc/prometheus/rules.yml").read_text()
+ALERTS = dict(re.findall(r"- alert: (\w+)\n\s+expr: (.*(?:\n\s{10,}.*)?)", RULES))
+BOARD = json.loads((ROOT / "etc/grafana/llmgate.json").read_text())
+PANELS = {panel["title"]: [target["expr"] for target in panel["targets"]] for panel in BOARD["panels"]}
+BY_API = "Whole requests"
+"""A panel of what has the label `api`: each is there from its first request on."""
+
+
+def selectors(expression: str) -> set[tuple[str, frozenset[tuple[str, str]]]]:
+    """Each series that it selects: the name, and the labels that must be so."""
+    found = re.findall(r"\b(llmgate_\w+)(?:\{(.*?)\})?", expression)
+    return {(name, frozenset(re.findall(r'(\w+)="(\w+)"', labels))) for name, labels in found}
+
+
+def born(scene: Scene) -> set[tuple[str, frozenset[tuple[str, str]]]]:
+    families = text_string_to_metric_families(scene.metrics.render()[1].decode())
+    return {(sample.name, frozenset(sample.labels.items())) for family in families for sample in family.samples}
+
+
+@pytest.mark.parametrize("expression", ALERTS.values(), ids=ALERTS)
+@pytest.mark.parametrize("model_label", [False, True])
+def test_what_an_alert_looks_at_is_there_before_anything_happens(expression: str, model_label: bool) -> None:
+    """Of a counter that is born with its first event there is no increase, and so no alert of it."""
+    there = born(Scene(model_label=model_label))
+    for wanted, labels in selectors(expression):
+        assert any(name == wanted and labels <= own for name, own in there), (wanted, labels)
+
+
+@pytest.mark.parametrize("title", [title for title in PANELS if title != BY_API])
+def test_so_is_what_a_panel_shows(title: str) -> None:
+    there = {name for name, _ in born(Scene())}
+    assert {name for expression in PANELS[title] for name, _ in selectors(expression)} <= there
+
+
+def test_every_way_to_end_and_every_refusal_is_there_from_the_start() -> None:
+    scene = Scene()
+    found = scene.read()
+    assert {name for name in found if name.startswith("llmgate_outcomes_total")} == {
+        f"llmgate_outcomes_total{{outcome={outcome},upstream=a}}" for outcome in get_args(Outcome)
+    }
+    refusals = {error.code for error in (KeyLimit, NotAllowed, *NotAllowed.__subclasses__())}
+    assert {name for name in found if name.startswith("llmgate_refused_total")} == {
+        f"llmgate_refused_total{{code={code}}}" for code in refusals
+    }
+    assert set(found.values()) <= {0.0, 1.0, float("inf"), found["llmgate_config_last_reload_timestamp_seconds{}"]}
+
+
+def test_those_of_an_upstream_that_a_reload_brings_are_there_then() -> None:
+    scene = Scene()
+    gates = {"a": scene.gate}
+    scene.metrics._gates = lambda: gates
+    assert not any("upstream=b" in name for name in scene.read())
+    gates["b"] = Gate("b", Limits(1))
+    assert scene.read()["llmgate_outcomes_total{upstream=b,outcome=queue_full}"] == 0
+
+
+def test_outcomes_are_those_of_all_surfaces_and_models() -> None:
+    scene = Scene(Limits(1, 0), model_label=True)
+    ticket = scene.enter(model="m")
+    for api in ("messages", "chat"):
+        with pytest.raises(QueueFull):
+            scene.enter(api=api, model=api)
+    scene.leave(ticket)
+    found = scene.read()
+    assert found["llmgate_outcomes_total{upstream=a,outcome=queue_full}"] == 2
+    assert found["llmgate_outcomes_total{upstream=a,outcome=completed}"] == 1
+
+
+def test_who_is_nearest_to_a_timeout_counts_each_by_the_time_it_has() -> None:
+    """Without queue_timeout, too: who does not stream has a time of its own."""
+    scene = Scene()
+    scene.enter()
+
+    def used() -> float:
+        return scene.read()["llmgate_queue_timeout_used_ratio{upstream=a}"]
+
+    scene.enter()
+    scene.now += 1000
+    assert used() == 0, "who may wait for ever is never near"
+    for wait in (270.0, 100.0):
+        scene.count += 1
+        scene.gate.enter(scene.now, Caller(id=f"r{scene.count}"), max_wait=wait)
+    scene.now += 90
+    assert used() == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize(("wish", "used"), [(2.0, 0.0), (100.0, 0.0), (400.0, 0.019)])
+def test_who_set_itself_a_shorter_time_is_not_near_to_the_timeout_of_the_queue(wish: float, used: float) -> None:
+    scene = Scene(Limits(1, queue_timeout=100.0))
+    scene.enter()
+    scene.gate.enter(scene.now, Caller(id="r9", max_wait=wish), max_wait=wish)
+    scene.now += 1.9
+    assert scene.read()["llmgate_queue_timeout_used_ratio{upstream=a}"] == pytest.approx(used)
+
+
 def test_every_alert_asks_for_what_there_is() -> None:
-    text = (ROOT / "etc/prometheus/rules.yml").read_text()
-    alerts = re.findall(r"- alert: (\w+)\n\s+expr: (.*(?:\n\s{10,}.*)?)", text)
-    assert len(alerts) == text.count("- alert:") >= 4
-    assert all(known(expression) for _, expression in alerts), alerts
-    for wanted in ("0.8 * llmgate_queue_timeout_seconds", 'outcome="queue_full"}[5m]', "up == 0", "0.95"):
+    text = RULES
+    assert len(ALERTS) == text.count("- alert:") >= 4
+    assert all(known(expression) for expression in ALERTS.values()), ALERTS
+    for wanted in ("_used_ratio > 0.8", 'outcome="queue_full"}[5m]', 'outcome="queue_timeout"}', "up == 0", "0.95"):
         assert wanted in text
-    assert text.count("summary:") == text.count("description:") == text.count("severity:") == len(alerts)
+    assert text.count("summary:") == text.count("description:") == text.count("severity:") == len(ALERTS)
+    tested = (ROOT / "tests/etc/rules_test.yml").read_text()
+    assert set(re.findall(r"alertname: (\w+)", tested)) == set(ALERTS)
 
 
 def test_every_panel_asks_for_what_there_is() -> None:
-    board = json.loads((ROOT / "etc/grafana/llmgate.json").read_text())
-    expressions = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    expressions = [expression for shown in PANELS.values() for expression in shown]
     assert len(expressions) >= 10
     assert all(known(expression) for expression in expressions)
     shown = " ".join(expressions)
@@ -275,7 +370,9 @@ def test_every_panel_asks_for_what_there_is() -> None:
     assert missing <= {
         "llmgate_queue_limit",
         "llmgate_queue_timeout_seconds",
+        "llmgate_queue_timeout_used_ratio",
+        "llmgate_requests_total",
         "llmgate_config_reloads_total",
         "llmgate_config_last_reload_timestamp_seconds",
     }
-    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+    assert len({panel["id"] for panel in BOARD["panels"]}) == len(BOARD["panels"])
