@@ -22,6 +22,9 @@ CLIENTS = {
     "asyncopenai/python": "openai-python",
     "openai/js": "openai-js",
     "codex_cli_rs": "codex",
+    "codex_exec": "codex",
+    "codex-tui": "codex",
+    "codex_vscode": "codex",
     "python-httpx": "httpx",
     "python-requests": "requests",
 }
@@ -57,7 +60,10 @@ def purpose_of(headers: Headers, names: Sequence[str]) -> str:
 
 
 def client_of(headers: Headers) -> str:
-    """Short name of the client program; of a browser its origin."""
+    """Short name of the client program; of a browser its origin.
+
+    The SDKs for JavaScript take their name from a class, of which a bundled program leaves a letter or two.
+    """
     named = clean(headers.get(b"llmgate-client", b""))
     if named:
         return named
@@ -67,8 +73,10 @@ def client_of(headers: Headers) -> str:
     product = _PRODUCT.match(agent)
     if product is None:
         return ""
-    name = product[0]
-    return CLIENTS.get(name.lower(), name.partition("/")[0].lower())
+    name = product[0].lower()
+    if name.endswith("/js") and headers.get(b"x-stainless-lang") == b"js":
+        return "anthropic-js" if headers.get(b"anthropic-version") else "openai-js"
+    return CLIENTS.get(name, name.partition("/")[0])
 
 
 def version_of(headers: Headers) -> str:

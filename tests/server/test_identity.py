@@ -123,6 +123,9 @@ AGENTS = [
     ("AsyncOpenAI/Python 1.109.1", "openai-python"),
     ("OpenAI/JS 6.1.0", "openai-js"),
     ("codex_cli_rs/0.60.1 (Debian 13; x86_64) xterm", "codex"),
+    ("codex_exec/0.171.0 (Debian 12.0.0; x86_64) dumb (codex_exec; 0.171.0)", "codex"),
+    ("codex-tui/0.171.0 (Debian 12.0.0; x86_64) xterm (codex-tui; 0.171.0)", "codex"),
+    ("codex_vscode/0.171.0 (Debian 12.0.0; x86_64) unknown", "codex"),
     ("opencode/1.0.3", "opencode"),
     ("python-httpx/0.28.1", "httpx"),
     ("python-requests/2.32.3", "requests"),
@@ -143,6 +146,13 @@ AGENTS = [
 @pytest.mark.parametrize(("agent", "name"), AGENTS)
 def test_the_first_product_is_the_client(agent: str, name: str) -> None:
     assert client_of({b"user-agent": agent.encode()}) == name
+
+
+def test_an_sdk_for_javascript_whose_name_was_bundled_away() -> None:
+    bundled = {b"user-agent": b"ls/JS 5.23.2", b"x-stainless-lang": b"js"}
+    assert client_of(bundled) == "openai-js"
+    assert client_of({**bundled, b"anthropic-version": b"2023-06-01"}) == "anthropic-js"
+    assert client_of({b"user-agent": b"ls/JS 5.23.2"}) == "ls"
 
 
 def test_a_name_of_its_own_goes_first() -> None:

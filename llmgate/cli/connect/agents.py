@@ -2,7 +2,9 @@
 
 Claude Code  https://code.claude.com/docs/en/env-vars and /settings: API_TIMEOUT_MS; its agents and chores ask for
              "opus", "sonnet" and "haiku", whatever ANTHROPIC_MODEL is; since 2.1.196 its watchdog ends a stream
-             without events for five minutes, and comments are no events: CLAUDE_ENABLE_STREAM_WATCHDOG
+             without events for five minutes, and comments are no events: CLAUDE_ENABLE_STREAM_WATCHDOG; an error in a
+             stream makes it ask again without one: CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK; of a model that it does
+             not know it takes the context for 1M tokens: CLAUDE_CODE_MAX_CONTEXT_TOKENS
 Codex        https://developers.openai.com/codex/config-reference: wire_api "responses" is the only one;
              stream_idle_timeout_ms, which comments do not stop
 opencode     https://opencode.ai/docs/config and /docs/providers: timeout, headerTimeout, chunkTimeout, false = none;
@@ -31,7 +33,10 @@ def claude_code(target: Target) -> Recipe:
         **{f"ANTHROPIC_DEFAULT_{tier}_MODEL": target.model for tier in ("OPUS", "SONNET", "HAIKU")},
         "API_TIMEOUT_MS": str(target.patience_ms),
         "CLAUDE_ENABLE_STREAM_WATCHDOG": "0",
+        "CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK": "1",
     }
+    if target.context_window:
+        variables["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] = str(target.context_window)
     return Recipe(
         (Block("For this shell", "sh", exports(variables)),),
         (SettingsFile(("$CLAUDE_CONFIG_DIR/settings.json", "~/.claude/settings.json"), "json", {"env": variables}),),
@@ -108,8 +113,8 @@ def aider(target: Target) -> Recipe:
 
 
 CLIENTS = (
-    Client("claude-code", "Claude Code", "Anthropic Messages", claude_code),
-    Client("codex", "Codex", "OpenAI Responses", codex),
-    Client("opencode", "opencode", "OpenAI chat completions", opencode),
-    Client("aider", "aider", "OpenAI chat completions", aider),
+    Client("claude-code", "Claude Code", "Anthropic Messages", claude_code, "2.1.332"),
+    Client("codex", "Codex", "OpenAI Responses", codex, "0.171.0"),
+    Client("opencode", "opencode", "OpenAI chat completions", opencode, "1.18.33"),
+    Client("aider", "aider", "OpenAI chat completions", aider, "0.86.2"),
 )

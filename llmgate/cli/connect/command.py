@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from llmgate.cli.connect.write import Change
 
 
-def _base_url(text: str) -> str:
+def base_url_of(text: str) -> str:
     """As it is meant: without /v1, which is added where a client wants it."""
     from llmgate.config.units import BadValue
     from llmgate.config.values import parse_url
@@ -33,7 +34,7 @@ def connect(
     client: Annotated[str | None, typer.Argument(metavar="CLIENT", hidden=True)] = None,
     base_url: Annotated[
         str | None,
-        typer.Option(help="Where the client reaches the gate, without /v1.", parser=_base_url, metavar="URL"),
+        typer.Option(help="Where the client reaches the gate, without /v1.", parser=base_url_of, metavar="URL"),
     ] = None,
     model: Annotated[str | None, typer.Option(help="The model that the client is to ask for.", metavar="NAME")] = None,
     write: Annotated[bool, typer.Option("--write", help="Put it into the client's own settings file.")] = False,
@@ -54,10 +55,13 @@ def connect(
         _list(context)
         return
     chosen = _choose(client)
+    from llmgate.cli.connect.authority import certificate_notes
     from llmgate.cli.connect.find import find
 
     found = find(context, base_url, model)
     recipe = chosen.render(found.target)
+    told = certificate_notes(chosen.name, found.target.root, found.config)
+    recipe = replace(recipe, notes=(*recipe.notes, *told))
     if write:
         _refuse_placeholder(found)
         _write(chosen, recipe, context, ask=not yes)
@@ -112,6 +116,7 @@ def _plain(client: "Client", found: "Found", recipe: "Recipe") -> dict[str, Any]
     target = found.target
     return {
         "client": client.name,
+        "tried": client.tried,
         "base_url": target.root,
         "openai_base_url": target.openai,
         "model": target.model,
@@ -135,7 +140,8 @@ def _lines(client: "Client", found: "Found", recipe: "Recipe") -> Iterator[str]:
     """Each piece of text under a comment that says where it goes."""
     from llmgate.cli.connect.recipe import dump
 
-    yield f"# {client.title}, to {found.target.root} with {found.target.model}"
+    tried = f" (tried with its version {client.tried})" if client.tried else ""
+    yield f"# {client.title}, to {found.target.root} with {found.target.model}{tried}"
     for block in recipe.blocks:
         yield from ("", f"# {block.title}:", *block.text.splitlines())
     for file in recipe.files:

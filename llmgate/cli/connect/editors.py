@@ -1,13 +1,15 @@
 """Editors and what lives in them: Cline, Continue, Zed.
 
-Cline     https://docs.cline.bot (OpenAI Compatible): set in its own screens, kept by the editor
+Cline     https://docs.cline.bot (OpenAI Compatible): set in its own screens, kept by the editor; its program for a
+          terminal is told by `cline auth`
 Continue  https://docs.continue.dev/reference: apiBase, requestOptions.timeout in seconds, 7200 unless given; where its
           OpenAI adapter is used it takes them for milliseconds (continuedev/continue, issue 12450), so that only the
-          longest one there is leaves time for a queue in either case
+          longest one there is leaves time for a queue in either case; its name is not in what it sends, so it is told
 Zed       https://zed.dev/docs/ai/use-api-access: language_models.openai_compatible; the key is in a variable that has
           the provider's name, in capitals, with _API_KEY behind it
 """
 
+import shlex
 from typing import Any
 
 from llmgate.cli.connect.agents import exports
@@ -26,8 +28,13 @@ def cline(target: Target) -> Recipe:
     }
     width = max(map(len, fields))
     text = "".join(f"{name:<{width}}  {value}\n" for name, value in fields.items())
+    words = ["cline", "auth", "--provider", "openai-compatible", "--baseurl", target.openai]
+    words += ["--apikey", target.key, "--modelid", target.model]
     return Recipe(
-        (Block("In Cline's settings, under API Configuration", "text", text),),
+        (
+            Block("In Cline's settings, under API Configuration", "text", text),
+            Block("For Cline in a terminal", "sh", f"{shlex.join(words)}\n"),
+        ),
         notes=("Cline streams, and has no time limit of its own on a stream that has begun, as ours has at once.",),
     )
 
@@ -40,7 +47,7 @@ def continue_(target: Target) -> Recipe:
         "apiBase": target.openai,
         "apiKey": target.key,
         "roles": ["chat", "edit", "apply"],
-        "requestOptions": {"timeout": LONGEST_MS // 1000},
+        "requestOptions": {"timeout": LONGEST_MS // 1000, "headers": {"llmgate-client": "continue"}},
     }
     values = {"name": "llmgate", "version": "1.0.0", "schema": "v1", "models": [model]}
     return Recipe(files=(SettingsFile(("~/.continue/config.yaml",), "yaml", values),))
@@ -70,7 +77,7 @@ def zed(target: Target) -> Recipe:
 
 
 CLIENTS = (
-    Client("cline", "Cline", "OpenAI chat completions", cline),
-    Client("continue", "Continue", "OpenAI chat completions", continue_),
+    Client("cline", "Cline", "OpenAI chat completions", cline, "3.0.65, in a terminal"),
+    Client("continue", "Continue", "OpenAI chat completions", continue_, "1.5.47, in a terminal"),
     Client("zed", "Zed", "OpenAI chat completions", zed),
 )

@@ -1,9 +1,10 @@
 """Finds what clients must know of the gate: the running daemon tells it, else the settings, else it is guessed."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from llmgate.cli.connect.target import KEY_VARIABLE, NO_KEY_STATUS, Target, key_advice
 from llmgate.cli.context import Context
@@ -24,6 +25,8 @@ class Found:
 
     target: Target
     source: str
+    config: str = ""
+    """The path of the settings that are in force there, "" where that is not known."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +51,11 @@ def find(context: Context, base_url: str | None, model: str | None) -> Found:
         if context.socket is not None:
             raise
         return _from_settings(context, base_url, model)
-    root = base_url or root_of(status.listen, status.path_prefix)
-    listed = ask_models(root, model)
+    here = base_url or root_of(status.listen, status.path_prefix)
+    shown = status.certificate
+    listed = ask_models(here, model, shown.fingerprint if shown is not None else "")
     target = Target(
-        root=root,
+        root=base_url or under_its_name(here, shown.names if shown is not None else ()),
         model=model or listed.model or Target.model,
         queue_timeout=longest(
             None if upstream.queue_timeout_ms is None else upstream.queue_timeout_ms / 1000
@@ -61,7 +65,7 @@ def find(context: Context, base_url: str | None, model: str | None) -> Found:
         context_window=listed.context_window,
         max_output_tokens=listed.max_output_tokens,
     )
-    return Found(target, f"from the daemon that runs, process {status.pid}")
+    return Found(target, f"from the daemon that runs, process {status.pid}", status.config)
 
 
 def find_running(context: Context, base_url: str | None, model: str | None) -> Target:
@@ -70,18 +74,20 @@ def find_running(context: Context, base_url: str | None, model: str | None) -> T
         return Target(base_url, model)
     status: Status = context.client("try").status()
     root = base_url or root_of(status.listen, status.path_prefix)
-    listed = ask_models(root, None) if model is None else Listed(model)
+    fingerprint = status.certificate.fingerprint if status.certificate is not None else ""
+    listed = ask_models(root, None, fingerprint) if model is None else Listed(model)
     if listed.refused:
         raise LlmgateError(f"llmgate: the gate at {root} asks for a key{key_advice()}")
     if not listed.model:
         raise LlmgateError("llmgate: no model is listed yet; name one, such as: llmgate try MODEL")
-    return Target(root, listed.model)
+    return Target(root, listed.model, fingerprint=fingerprint)
 
 
 def _from_settings(context: Context, base_url: str | None, model: str | None) -> Found:
     settings, source = _settings(context)
     target = Target(
-        root=base_url or root_of(settings.server.listen, settings.server.path_prefix),
+        root=base_url
+        or root_of(settings.server.listen, settings.server.path_prefix, secure=settings.server.tls_cert is not None),
         model=model or _first_model(settings) or Target.model,
         queue_timeout=longest(upstream.queue_timeout for upstream in settings.upstreams.values()),
         key_needed=bool(getattr(settings.server, "keys_file", None)),
@@ -107,16 +113,38 @@ def _settings(context: Context) -> tuple["Settings", str]:
     return loaded.settings, f"no daemon answers; from {loaded.path}"
 
 
-def root_of(listens: Iterable[str], prefixes: Iterable[str]) -> str:
-    """The base URL of the first address that has one. LlmgateError where all are Unix sockets."""
+def root_of(listens: Iterable[str], prefixes: Iterable[str], *, secure: bool = False) -> str:
+    """The base URL of the first address that has one; `secure`: that of an address without a scheme is https.
+    LlmgateError where all are Unix sockets."""
     address = next((each for each in listens if not each.startswith(("unix:", "fd:"))), None)
     if address is None:
         raise LlmgateError(
             "llmgate: the gate listens on a Unix socket only, which few clients can use; add an address such as "
             "127.0.0.1:8080 to listen, or say with --base-url how it is reached"
         )
-    host, _, port = address.removeprefix("http://").rpartition(":")
-    return f"http://{_ANYWHERE.get(host, host)}:{port}{next(iter(prefixes), '')}"
+    scheme, told, bare = address.rpartition("://")
+    host, _, port = bare.rpartition(":")
+    scheme = scheme if told else "https" if secure else "http"
+    return f"{scheme}://{_ANYWHERE.get(host, host)}:{port}{next(iter(prefixes), '')}"
+
+
+def under_its_name(root: str, names: Collection[str]) -> str:
+    """As clients should call it: where its certificate is not for the address, by the first name that it is for."""
+    parts = urlsplit(root)
+    plain = [name for name in names if "*" not in name and not _is_address(name)]
+    if not plain or parts.hostname in names:
+        return root
+    return parts._replace(netloc=f"{plain[0]}:{parts.port}" if parts.port else plain[0]).geturl()
+
+
+def _is_address(name: str) -> bool:
+    import ipaddress
+
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def longest(timeouts: Iterable[float | None]) -> float | None:
@@ -132,13 +160,17 @@ def _first_model(settings: "Settings") -> str:
     return next((name for name in names if not is_glob(name)), "")
 
 
-def ask_models(root: str, model: str | None) -> Listed:
-    """What GET /v1/models says of this model, or of the first; nothing where it does not answer in time."""
+def ask_models(root: str, model: str | None, fingerprint: str = "") -> Listed:
+    """What GET /v1/models says of this model, or of the first; nothing where it does not answer in time.
+    `fingerprint`: see trust.trusted."""
     import httpx
+
+    from llmgate.cli.trust import trusted
 
     headers = {"authorization": f"Bearer {key}"} if (key := os.environ.get(KEY_VARIABLE)) else {}
     try:
-        answer = httpx.get(f"{root}/v1/models", headers=headers, timeout=LOOK_SECONDS, trust_env=False)
+        verify = trusted(root, fingerprint)
+        answer = httpx.get(f"{root}/v1/models", headers=headers, timeout=LOOK_SECONDS, trust_env=False, verify=verify)
         asked = answer.status_code in (NO_KEY_STATUS, 403)
         listed = answer.json().get("data") if answer.status_code == 200 else []
     except (httpx.HTTPError, ValueError, AttributeError):

@@ -1,7 +1,8 @@
 """pi and DeepSeek Harness, which both stand on the library pi-ai: base URL without /v1 for anthropic-messages.
 
 pi               packages/coding-agent/docs/models.md and settings.md of https://github.com/earendil-works/pi:
-                 httpIdleTimeoutMs (0 = none), retry.provider.timeoutMs
+                 httpIdleTimeoutMs (0 = none), retry.provider.timeoutMs; compat.sendSessionAffinityHeaders, without
+                 which no session is told
 DeepSeek Harness packages/llm/llm-pi-ai/README.md of its repository: streamIdleTimeoutMs, five minutes unless given,
                  which neither a queue frame nor a ping nor a comment stops on this route; a positive delay of a timer
 """
@@ -24,7 +25,13 @@ def pi(target: Target) -> Recipe:
         model["contextWindow"] = target.context_window
     if target.max_output_tokens:
         model["maxTokens"] = target.max_output_tokens
-    provider = {"baseUrl": target.root, "api": "anthropic-messages", "apiKey": target.key, "models": [model]}
+    provider = {
+        "baseUrl": target.root,
+        "api": "anthropic-messages",
+        "apiKey": target.key,
+        "compat": {"sendSessionAffinityHeaders": True},
+        "models": [model],
+    }
     settings = {
         "defaultProvider": "llmgate",
         "defaultModel": target.model,
@@ -64,6 +71,6 @@ def dsh(target: Target) -> Recipe:
 
 
 CLIENTS = (
-    Client("pi", "pi", "Anthropic Messages", pi),
+    Client("pi", "pi", "Anthropic Messages", pi, "1.6.0"),
     Client("dsh", "DeepSeek Harness", "Anthropic Messages", dsh),
 )

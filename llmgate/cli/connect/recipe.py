@@ -48,12 +48,13 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Client:
-    """`name` is what is typed, `title` its own name."""
+    """`name` is what is typed, `title` its own name; `tried`: the version that was run with its lines, "" for none."""
 
     name: str
     title: str
     protocol: str
     render: Callable[[Target], Recipe]
+    tried: str = ""
 
 
 def dump(format_: Format, values: Mapping[str, Any]) -> str:

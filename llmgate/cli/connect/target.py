@@ -34,6 +34,8 @@ class Target:
     key_needed: bool = False
     context_window: int | None = None
     max_output_tokens: int | None = None
+    fingerprint: str = ""
+    """SHA-256 of the certificate that the daemon says it shows; "" = it told none."""
 
     @property
     def openai(self) -> str:

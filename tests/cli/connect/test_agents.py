@@ -17,9 +17,14 @@ def test_claude_code_has_the_same_in_the_shell_and_in_its_file() -> None:
         "ANTHROPIC_DEFAULT_HAIKU_MODEL": "qwen2.5:3b-instruct",
         "API_TIMEOUT_MS": "5400000",
         "CLAUDE_ENABLE_STREAM_WATCHDOG": "0",
+        "CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK": "1",
     }
     assert variables_of(recipe.blocks[0]) == expected
     assert settings_of(recipe) == [{"env": expected}]
+
+
+def test_claude_code_is_told_the_context_that_is_known() -> None:
+    assert variables_of(claude_code(KNOWN).blocks[0])["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] == "8192"
 
 
 def test_claude_code_with_an_odd_model_and_a_key() -> None:

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 import tomllib
@@ -54,7 +55,8 @@ def test_it_prints_what_the_client_needs(run: Any, options: Any) -> None:
     assert told["model"] == "m"
     assert told["model_providers"]["llmgate"]["base_url"] == "http://127.0.0.1:1/llm/v1"
     assert told["model_providers"]["llmgate"]["stream_idle_timeout_ms"] > 3_600_000
-    assert shown.out.startswith("# Codex, to http://127.0.0.1:1/llm with m\n")
+    assert re.match(r"# Codex, to http://127.0.0.1:1/llm with m \(tried with its version [0-9.]+\)\n", shown.out)
+    assert run("connect", "curl", *options).out.startswith("# curl, to http://127.0.0.1:1/llm with MODEL\n")
     assert "the daemon that runs" in shown.err
     assert run("connect", "codex", "-q", *options).err == ""
 
@@ -64,6 +66,7 @@ def test_json_has_texts_and_values(run: Any, options: Any) -> None:
     assert next(iter(told)) == "schema"
     assert (told["client"], told["model"], told["queue_timeout"]) == ("claude-code", "MODEL", 3600)
     assert json.loads(told["files"][0]["text"]) == told["files"][0]["values"]
+    assert told["tried"] == CLIENTS["claude-code"].tried != ""
     assert told["blocks"][0]["language"] == "sh"
 
 

@@ -7,8 +7,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from certificates import make_pem
 
-from llmgate.cli.connect.find import DEFAULT_ROOT, Listed, ask_models, find, find_running, longest, root_of
+from llmgate.adminapi import CertificateView
+from llmgate.cli.connect.find import (
+    DEFAULT_ROOT,
+    Listed,
+    ask_models,
+    find,
+    find_running,
+    longest,
+    root_of,
+    under_its_name,
+)
 from llmgate.cli.connect.target import Target
 from llmgate.cli.context import Context
 from llmgate.errors import DaemonNotRunning, LlmgateError, SettingsError
@@ -136,10 +147,45 @@ def test_settings_that_cannot_be_used_are_no_hindrance(tmp_path: Path, monkeypat
         (["127.0.0.1:8080"], ["/llm", ""], "http://127.0.0.1:8080/llm"),
         (["http://[::]:1"], [""], "http://[::1]:1"),
         (["unix:/x", "fd:3", "http://0.0.0.0:1"], [], "http://127.0.0.1:1"),
+        (["https://0.0.0.0:1"], ["/llm"], "https://127.0.0.1:1/llm"),
     ],
 )
 def test_the_base_url_is_one_that_can_be_used(listens: list[str], prefixes: list[str], root: str) -> None:
     assert root_of(listens, prefixes) == root
+
+
+def test_of_settings_with_a_certificate_it_is_https(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert root_of(["127.0.0.1:8443"], [""], secure=True) == "https://127.0.0.1:8443"
+    file = tmp_path / "llmgate.toml"
+    paths = make_pem().write(tmp_path)
+    file.write_text("[server]\n" + "".join(f'{name} = "{path}"\n' for name, path in paths.items()))
+    monkeypatch.setattr("llmgate.cli.context.Context.find_socket", lambda _: tmp_path / "none.sock")
+    assert find(Context(config=file), None, "m").target.root == "https://127.0.0.1:8080/llm"
+
+
+@pytest.mark.parametrize(
+    ("root", "names", "called"),
+    [
+        ("https://127.0.0.1:8443/llm", ["127.0.0.1", "gate.lan"], "https://127.0.0.1:8443/llm"),
+        ("https://127.0.0.1:8443/llm", ["10.0.0.1", "*.lan", "gate.lan", "b.lan"], "https://gate.lan:8443/llm"),
+        ("https://[::1]:8443", ["gate.lan"], "https://gate.lan:8443"),
+        ("https://[::1]:8443", ["::1", "gate.lan"], "https://[::1]:8443"),
+        ("https://127.0.0.1/llm", ["gate.lan"], "https://gate.lan/llm"),
+        ("https://127.0.0.1:8443/llm", ["*.lan"], "https://127.0.0.1:8443/llm"),
+        ("http://127.0.0.1:8080/llm", [], "http://127.0.0.1:8080/llm"),
+    ],
+)
+def test_clients_get_a_name_that_the_certificate_is_for(root: str, names: list[str], called: str) -> None:
+    assert under_its_name(root, names) == called
+
+
+def test_the_daemon_tells_the_name_and_is_asked_at_its_address(daemon: FakeDaemon) -> None:
+    names = CertificateView(fingerprint="00", names=["gate.lan"])
+    daemon.status = status_of(upstream("a"), listen=["https://127.0.0.1:1"], certificate=names)
+    context = Context(socket=daemon.socket)
+    assert find(context, None, "m").target.root.startswith("https://gate.lan:1")
+    target = find_running(context, None, "m")
+    assert (target.root, target.fingerprint) == ("https://127.0.0.1:1", "00")
 
 
 def test_a_gate_on_a_unix_socket_only_must_be_told_how_it_is_reached() -> None:

@@ -12,6 +12,7 @@ def test_pi_has_its_provider_and_its_timeouts() -> None:
         "baseUrl": "http://127.0.0.1:8080/llm",
         "api": "anthropic-messages",
         "apiKey": "llmgate",
+        "compat": {"sendSessionAffinityHeaders": True},
         "models": [{"id": "qwen2.5:3b-instruct"}],
     }
     assert (settings["httpIdleTimeoutMs"], settings["retry"]["provider"]["timeoutMs"]) == (5_400_000, 5_400_000)
