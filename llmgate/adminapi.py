@@ -23,9 +23,13 @@ known to be free, so that it has its slot still."""
 WantedState = Literal["live", "all", "waiting", "running", "draining", "done"]
 
 _LARGEST_COUNT = (1 << 31) - 1
+
+EVENTS_IN_SNAPSHOT = 200
+"""Unless a watcher asks for another number."""
 _LONGEST_SECONDS = 10 * 365 * 86400
 MaxConcurrent = Annotated[
-    int, msgspec.Meta(ge=0, le=_LARGEST_COUNT, description="a whole number, 0 (not gated) or more")
+    Annotated[int, msgspec.Meta(ge=0, le=_LARGEST_COUNT)] | Literal["auto"],
+    msgspec.Meta(description='a whole number, 0 (not gated) or more, or "auto" (the server\'s own slots)'),
 ]
 MaxQueued = Annotated[
     Annotated[int, msgspec.Meta(ge=0, le=_LARGEST_COUNT)] | None,
@@ -83,6 +87,8 @@ class RequestView(View, frozen=True, kw_only=True):
     queue_frames: int = 0
     """How often its client was told on its stream where it stands."""
     outcome: str | None = None
+    reason: str = ""
+    """What failed, such as "it answered with status 500", where the outcome does not say all."""
     endpoint: str = ""
     """Which of the upstream's servers has it, or had it last; "" before it had one, and where there is only one."""
 
@@ -107,6 +113,8 @@ class UpstreamView(View, frozen=True, kw_only=True):
     state: str
     up: bool = True
     """Whether a server of it takes requests, also while an operator has paused it or lets it run empty."""
+    leaving: bool = False
+    """Whether a reload took it out of the settings: it goes when its last request is over."""
     url: str
     max_concurrent: int
     """Of several endpoints without a bound on all together the sum of theirs; 0 = not gated."""
@@ -130,8 +138,8 @@ class UpstreamView(View, frozen=True, kw_only=True):
     """Requests that ended upstream_error, upstream_timeout or upstream_down."""
     starts_ms: list[int] = []
     """The daemon's clock when those at positions 1, 2, ... will get their slots, the first few; [] = no estimate."""
-    pace_ms: float = 0.0
-    """Time between two starts behind those."""
+    pace_us: int = 0
+    """Microseconds between two starts behind those: a busy server may have several in a millisecond."""
     rate: float = 0.0
     """Requests ended per second, over the last minute."""
     detail: str = ""
@@ -147,7 +155,7 @@ class UpstreamView(View, frozen=True, kw_only=True):
             return None
         beyond = max(0, position - len(self.starts_ms))
         start = self.starts_ms[min(position, len(self.starts_ms)) - 1]
-        return max(0, round(start + beyond * self.pace_ms) - now_ms)
+        return max(0, round(start + beyond * self.pace_us / 1000) - now_ms)
 
     @property
     def is_down(self) -> bool:
@@ -159,6 +167,17 @@ class UpstreamView(View, frozen=True, kw_only=True):
     def remarks(self) -> str:
         """All that an operator should read of it, on one line."""
         return "; ".join(filter(None, [self.detail, *self.alarms]))
+
+
+class CertificateView(View, frozen=True, kw_only=True):
+    """What clients are shown where they speak TLS."""
+
+    fingerprint: str
+    """SHA-256 of the certificate in DER form, in hex; "" where that is not known."""
+    names: list[str] = []
+    """Host names and addresses that it is for."""
+    expires_at: str = ""
+    """"" where that is not known."""
 
 
 class Status(View, frozen=True, kw_only=True):
@@ -179,7 +198,11 @@ class Status(View, frozen=True, kw_only=True):
     config: str
     """Path of the settings file, or ""."""
     socket: str
+    certificate: CertificateView | None = None
+    """Of the addresses that begin with https; None: clients speak plain HTTP."""
     upstreams: list[UpstreamView]
+    renamed: dict[str, str] = {}
+    """What a reload calls an upstream now, by the name that it had before."""
     may_act: bool = True
     """Whether who asks may change something here, by the uid at the other end of the socket."""
 
@@ -230,6 +253,9 @@ class LimitsAnswer(View, frozen=True, kw_only=True):
     upstream: str
     old: LimitsView
     new: LimitsView
+    was_auto: bool = False
+    is_auto: bool = False
+    """max_concurrent is the server's own number of slots, and follows it."""
     note: str = ""
     """What an operator should know of this change, a sentence; "" mostly."""
 
@@ -240,6 +266,9 @@ class LimitsChange(View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_concurrent: MaxConcurrent | msgspec.UnsetType = msgspec.UNSET
     max_queued: MaxQueued | msgspec.UnsetType = msgspec.UNSET
     queue_timeout: QueueTimeout | msgspec.UnsetType = msgspec.UNSET
+    persisted: Annotated[bool, msgspec.Meta(description="true or false")] | msgspec.UnsetType = msgspec.UNSET
+    """Those that are named were written into the settings file, too: the daemon looks there, so that the next reload
+    finds nothing new in them."""
 
 
 LimitsBody = Annotated[LimitsChange, msgspec.Meta(extra_json_schema={"minProperties": 1})]
@@ -258,6 +287,19 @@ class RequestsQuery(View, frozen=True, kw_only=True, forbid_unknown_fields=True)
     model: Named | msgspec.UnsetType = msgspec.UNSET
     limit: Few | msgspec.UnsetType = msgspec.UNSET
     """At most so many: those who run next first, then those that run, then the newest that ended."""
+
+
+class EventsQuery(View, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of GET /v1/events."""
+
+    events: Annotated[
+        int,
+        msgspec.Meta(
+            ge=0,
+            le=_LARGEST_COUNT,
+            description="a whole number, 0 or more: so many of the newest events has the snapshot, if they are kept",
+        ),
+    ] = EVENTS_IN_SNAPSHOT
 
 
 class ReadyQuery(View, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -341,13 +383,24 @@ class Reloaded(View, frozen=True, kw_only=True):
     error: str = ""
     """Why the settings cannot be used, a line for each thing that is wrong; "" = they are in force."""
     warnings: list[str] = []
+    fates: list[str] = []
+    """What became of those who waited and ran at upstreams that have another name now, or were taken away: a sentence
+    for each such upstream."""
 
 
 class Health(View, frozen=True, kw_only=True):
-    """The answer of GET /healthz and GET /readyz."""
+    """The answer of GET /healthz and GET /health, here and where clients come in."""
 
-    status: str
-    """"ok", or why it is not ready."""
+    status: Literal["ok"] = "ok"
+
+
+class Readiness(View, frozen=True, kw_only=True):
+    """The answer of GET /readyz, here and where clients come in."""
+
+    ready: bool
+    checks: dict[str, str]
+    """Of each upstream that was asked about "open", or why nothing is sent there (paused, held, draining, down); of
+    "llmgate" itself "listening" or "stopping"."""
 
 
 class Fault(View, frozen=True, kw_only=True):
@@ -360,6 +413,7 @@ class Fault(View, frozen=True, kw_only=True):
 class ErrorAnswer(View, frozen=True, kw_only=True):
     """Every answer whose status is 400 or above."""
 
+    schema: int = SCHEMA
     error: Fault
 
 
@@ -390,6 +444,8 @@ class EventView(View, frozen=True, kw_only=True):
     request_id: str = ""
     outcome: str | None = None
     """Where this event is the end of a request: how it ended."""
+    reason: str = ""
+    """Why: what failed, or why a server is down; it stands in `text`, too."""
     client: str = ""
     session: str = ""
     purpose: str = ""
@@ -402,9 +458,11 @@ class EventView(View, frozen=True, kw_only=True):
 class FeedItem(View, frozen=True, kw_only=True):
     """One line of GET /v1/events (as the `data` of a server-sent event).
 
-    type "snapshot": `status`, `requests` (waiting, running, draining) and `events` (the newest, oldest first) are all.
-    type "event": `event` happened; `upstream` and `request` are what they are after it (replace what you had). Of what
-    a watcher missed who comes back `request` is as it is now, and `upstream` follows in a "progress" item.
+    type "snapshot": `status`, `requests` (waiting, running, draining) and `events` (the newest, oldest first) are all;
+    there are as many events as the query says, if so many are kept.
+    type "event": `event` happened; `upstream` and `request` are what they are after it (replace what you had). Of
+    events that come together, the last of each upstream has its `upstream`. Of what a watcher missed who comes back
+    `request` is as it is now, and `upstream` follows in a "progress" item.
     type "progress": once a second: `upstreams` and `requests` that changed without an event. It comes with nothing in
     it as well: whoever hears nothing for longer knows that the daemon does not get to it.
     """

@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import msgspec
 import pytest
 from hands import hold_port
 from puppet import LIVENESS_SECONDS, Connection, Puppet, refusing_port
@@ -135,6 +136,71 @@ async def test_a_number_in_the_settings_is_not_changed() -> None:
         async with bench.running():
             await bench.until(lambda: bench.routed == 1)
     assert (bench.slots(), bench.events) == (2, [])
+
+
+async def test_an_operators_auto_is_asked_for_at_once_and_followed(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server(props=ok(PROPS), v1_models=ok(MODELS))
+    async with Puppet(server.script) as puppet:
+        bench = Bench({"u": {"url": puppet.url, "models": ["m"], "max_concurrent": 9, "kind": "llama-server"}})
+        discovery = bench.discovery
+        async with bench.running():
+            await bench.until(lambda: "mismatch" in bench.alarms())
+            assert not discovery.follows("u")
+            with caplog.at_level(logging.INFO, "llmgate"):
+                assert await discovery.follow_slots("u") == 4
+            assert caplog.messages == ["u max_concurrent is 4: the server's own slots"]
+            assert (discovery.follows("u"), discovery.auto_cap("u"), bench.alarms()) == (True, 4, {})
+            limits = bench.admission.gate("u").limits
+            bench.admission.set_limits("u", msgspec.structs.replace(limits, max_concurrent=4))
+            server.answers["/props"] = ok(b'{"total_slots":6}')
+            await bench.until(lambda: bench.slots() == 6)
+            discovery.pin("u")
+            server.answers["/props"] = ok(b'{"total_slots":8}')
+            asked = server.asked.count("/props")
+            await bench.until(lambda: server.asked.count("/props") > asked + 2)
+            assert (bench.slots(), discovery.follows("u")) == (6, False), "a number is an operator's own"
+
+
+async def test_an_operators_auto_waits_for_no_server_and_is_followed_when_that_answers() -> None:
+    server = Server(props=LOADING)
+    async with Puppet(server.script) as puppet:
+        bench = Bench({"u": {"url": puppet.url, "models": ["m"], "max_concurrent": 9}})
+        async with bench.running():
+            assert await bench.discovery.follow_slots("u") == 9
+            server.answers["/props"] = ok(PROPS)
+            await bench.until(lambda: bench.slots() == 4)
+
+
+async def test_an_operators_auto_stays_until_the_settings_say_something_else() -> None:
+    server = Server(props=ok(PROPS))
+    async with Puppet(server.script) as puppet:
+        one = {"url": puppet.url, "models": ["m"], "max_concurrent": 9}
+        bench = Bench({"u": one})
+        await bench.discovery.follow_slots("u")
+        for changed, follows in (({"max_queued": 3}, True), ({"max_concurrent": 8}, False)):
+            new = load(None, environ={}, overrides={"upstreams": {"u": {**one, **changed}}}).settings
+            bench.discovery.replace(new, bench.upstreams, {"u": "u"})
+            assert bench.discovery.follows("u") is follows
+        await bench.upstreams["u"].aclose()
+
+
+async def test_of_several_endpoints_auto_is_no_bound_on_all_together() -> None:
+    bench = Bench({"u": {"endpoints": [{"url": "http://127.0.0.1:1", "max_concurrent": 2}], "models": ["m"]}})
+    assert await bench.discovery.follow_slots("u") == 0
+    assert not bench.discovery.follows("u")
+
+
+async def test_one_that_tells_its_slots_after_it_told_none_is_followed() -> None:
+    server = Server(props=MISSING)
+    async with Puppet(server.script) as puppet:
+        bench = Bench({"u": {"url": puppet.url, "models": ["m"], "max_concurrent": 3}})
+        auto = {"u": {"url": puppet.url, "models": ["m"], "max_concurrent": "auto"}}
+        new = load(None, environ={}, overrides={"upstreams": auto}).settings
+        bench.discovery.replace(new, bench.upstreams, {"u": "u"})
+        async with bench.running():
+            await bench.until(lambda: bench.slots() == 1)
+            server.answers["/props"] = ok(PROPS)
+            await bench.until(lambda: bench.slots() == 4)
 
 
 async def test_a_server_that_is_loading_is_asked_again() -> None:
@@ -512,6 +578,28 @@ async def test_a_server_with_too_few_slots_is_an_alarm(cap: int, alarms: set[str
         assert bench.slots() == cap, "the settings win"
         assert set(bench.alarms()) == alarms
         assert all("fewer slots (4) than max_concurrent" in text for text in bench.alarms().values())
+
+
+async def test_so_is_one_that_is_known_by_nothing_but_its_count_of_slots(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server(props=ok(PROPS), v1_models=ok(MODELS))
+    async with Puppet(server.script) as puppet:
+        bench = Bench({"u": {"url": puppet.url, **SET, "max_concurrent": 7}})
+        with caplog.at_level(logging.INFO, "llmgate"):
+            async with bench.running():
+                await bench.until(lambda: "mismatch" in bench.alarms())
+                server.answers["/props"] = ok(SLOTS % 7)
+                await bench.until(lambda: bench.alarms() == {})
+    assert kinds_in(caplog) == [SPOKEN]
+
+
+@pytest.mark.parametrize("props", [MISSING, MISSING.replace(b"404", b"401"), ok(b"{}")])
+async def test_one_that_tells_no_slots_is_not_asked_for_them_again(props: bytes) -> None:
+    server = Server(props=props, v1_models=ok(MODELS))
+    async with Puppet(server.script) as puppet:
+        bench = Bench({"u": {"url": puppet.url, "max_concurrent": 7}})
+        async with bench.running():
+            await bench.until(lambda: server.asked.count("/v1/models") > 3)
+    assert (server.asked.count("/props"), bench.alarms()) == (1, {})
 
 
 async def test_the_alarm_ends_when_the_server_has_enough() -> None:

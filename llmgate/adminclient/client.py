@@ -1,8 +1,8 @@
 """The daemon behind one admin socket: every call of its API as a method, for commands and for programs with a loop."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
 from llmgate.adminapi import (
     Config,
@@ -17,6 +17,9 @@ from llmgate.adminapi import (
 from llmgate.adminclient import calls
 from llmgate.adminclient.watch import Watch
 from llmgate.adminclient.wire import Ask, perform, perform_async
+
+if TYPE_CHECKING:
+    from llmgate.adminclient.limits import Limit
 
 Kind = TypeVar("Kind")
 
@@ -40,22 +43,36 @@ def _may_exist(path: Path) -> bool:
     return True
 
 
+def _nothing(_: str) -> None:
+    """Nobody listens."""
+
+
 class _Client:
     """`command` is what the advice in errors tells to run again; `limit` how many seconds a call may take, where that
-    is less than it may usually."""
+    is less than it may usually; `told` hears of each call that was answered, and of each watch."""
 
-    def __init__(self, socket: Path, *, command: str = "status", limit: float | None = None) -> None:
+    def __init__(
+        self,
+        socket: Path,
+        *,
+        command: str = "status",
+        limit: float | None = None,
+        told: Callable[[str], None] | None = None,
+    ) -> None:
         self.socket = socket
         self._command = command
         self._limit = limit
+        self._told = told or _nothing
 
     def within(self, seconds: float | None) -> Self:
         """The same client, whose calls get so many seconds at most; None = as long as they usually may take."""
-        return type(self)(self.socket, command=self._command, limit=seconds)
+        return type(self)(self.socket, command=self._command, limit=seconds, told=self._told)
 
-    def watch(self, last_event_id: str = "") -> Watch:
-        """The feed from now on, or from after that event (Watch.last_event_id). Use it as `async with`, `async for`."""
-        return Watch(self.socket, self._command, last_event_id)
+    def watch(self, last_event_id: str = "", *, events: int | None = None) -> Watch:
+        """The feed from now on, or from after that event (Watch.last_event_id). Its snapshot has so many of the newest
+        events, if they are kept; None = as many as is usual. Use it as `async with`, `async for`."""
+        self._told(f"{self.socket}: GET /v1/events")
+        return Watch(self.socket, self._command, last_event_id, events)
 
 
 class AdminClient(_Client):
@@ -87,8 +104,9 @@ class AdminClient(_Client):
     def drain(self, name: str) -> UpstreamAnswer:
         return self._do(calls.change_mode(name, "drain"))
 
-    def set_limits(self, name: str, **limits: float | None) -> LimitsAnswer:
-        """Any of max_concurrent, max_queued (None = no limit) and queue_timeout (seconds; None = for ever)."""
+    def set_limits(self, name: str, **limits: "Limit") -> LimitsAnswer:
+        """Any of max_concurrent (also "auto"), max_queued (None: no limit), queue_timeout (seconds; None: for ever).
+        `persisted=True` tells that they stand in the settings file, too."""
         return self._do(calls.set_limits(name, limits))
 
     def cancel(self, request_id: str) -> RequestDetail:
@@ -112,7 +130,7 @@ class AdminClient(_Client):
         return self._do(calls.openapi())
 
     def _do(self, ask: Ask[Kind]) -> Kind:
-        return perform(ask, self.socket, self._command, self._limit)
+        return perform(ask, self.socket, self._command, self._limit, self._told)
 
 
 class AsyncAdminClient(_Client):
@@ -147,8 +165,9 @@ class AsyncAdminClient(_Client):
     async def drain(self, name: str) -> UpstreamAnswer:
         return await self._do(calls.change_mode(name, "drain"))
 
-    async def set_limits(self, name: str, **limits: float | None) -> LimitsAnswer:
-        """Any of max_concurrent, max_queued (None = no limit) and queue_timeout (seconds; None = for ever)."""
+    async def set_limits(self, name: str, **limits: "Limit") -> LimitsAnswer:
+        """Any of max_concurrent (also "auto"), max_queued (None: no limit), queue_timeout (seconds; None: for ever).
+        `persisted=True` tells that they stand in the settings file, too."""
         return await self._do(calls.set_limits(name, limits))
 
     async def cancel(self, request_id: str) -> RequestDetail:
@@ -172,4 +191,4 @@ class AsyncAdminClient(_Client):
         return await self._do(calls.openapi())
 
     async def _do(self, ask: Ask[Kind]) -> Kind:
-        return await perform_async(ask, self.socket, self._command, self._limit)
+        return await perform_async(ask, self.socket, self._command, self._limit, self._told)

@@ -31,8 +31,9 @@ class Watch:
     An object and not a generator, so that leaving the `async with` closes the socket there and then.
     """
 
-    def __init__(self, socket: Path, command: str, last_event_id: str) -> None:
+    def __init__(self, socket: Path, command: str, last_event_id: str, events: int | None = None) -> None:
         self._socket = socket
+        self._query = {} if events is None else {"events": str(events)}
         self._command = command
         self._after = last_event_id
         self._parser = FeedParser(socket)
@@ -91,7 +92,7 @@ class Watch:
         headers = {"accept": "text/event-stream"}
         if self._after:
             headers["last-event-id"] = self._after
-        request = client.build_request("GET", f"{ORIGIN}/v1/events", headers=headers)
+        request = client.build_request("GET", f"{ORIGIN}/v1/events", params=self._query, headers=headers)
         async with asyncio.timeout(ANSWER_SECONDS):
             answer = await client.send(request, stream=True)
         if answer.status_code != 200:

@@ -36,7 +36,7 @@ from llmgate.cli import (
 )
 from llmgate.cli import config as config_commands
 from llmgate.cli.connect import command as connect
-from llmgate.cli.context import Context, drop_output, wants_color
+from llmgate.cli.context import Context, drop_output, print_json, wants_color
 from llmgate.cli.failure import complain_of_usage, tell
 from llmgate.cli.hoist import hoist, is_json, is_quiet
 from llmgate.cli.tree import Command, Commands
@@ -58,10 +58,15 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(ctx: typer.Context, wanted: bool) -> None:
+    """--json, which is eager too and comes first on a hoisted line, is known by then."""
+    if not wanted:
+        return
+    if ctx.params.get("json"):
+        print_json({"version": __version__})
+    else:
         typer.echo(f"llmgate {__version__}")
-        raise typer.Exit
+    raise typer.Exit
 
 
 @app.callback()
@@ -71,9 +76,11 @@ def global_options(
         Path | None, typer.Option(help="The daemon's admin socket.", metavar="PATH", readable=False)
     ] = None,
     config: Annotated[Path | None, typer.Option(help="The settings file.", metavar="FILE", readable=False)] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print data as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", is_eager=True, help="Print data as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say less.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Say more: of the calls of the daemon, for serve its log.")
+    ] = False,
     no_color: Annotated[bool, typer.Option("--no-color", help="No colour, as with NO_COLOR set.")] = False,
     version: Annotated[  # noqa: ARG001  its callback has done the work
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from llmgate.adminclient import AdminClient
 
 
+_PLAIN = str.maketrans({"●": "*", "∞": "-"})
+"""Our own signs, for a locale without them."""
+
+
 @dataclass(frozen=True)
 class Context:
     """The global options of one call. `json`: data goes out as JSON that begins with "schema": 1."""
@@ -51,7 +55,11 @@ class Context:
         """The daemon; `command` is what its errors tell to run again."""
         from llmgate.adminclient import AdminClient
 
-        return AdminClient(self.find_socket(), command=command)
+        return AdminClient(self.find_socket(), command=command, told=_say_call if self.verbose else None)
+
+
+def _say_call(call: str) -> None:
+    say(f"llmgate: {call}")
 
 
 def context_of(ctx: typer.Context) -> Context:
@@ -72,14 +80,23 @@ def terminal_width() -> int | None:
 
 def print_lines(lines: Iterable[str]) -> None:
     """Data: to stdout. BrokenPipeError where its reader has left, as `head` does: the app ends then, in silence."""
+    text = "".join(f"{line}\n" for line in lines)
     try:
-        sys.stdout.write("".join(f"{line}\n" for line in lines))
+        sys.stdout.write(text if _can_be_written(text) else text.translate(_PLAIN))
         sys.stdout.flush()
     except BrokenPipeError:
         raise
     except OSError as error:
         drop_output()
         raise LlmgateError(f"llmgate: standard output cannot be written to: {error.strerror}") from None
+
+
+def _can_be_written(text: str) -> bool:
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def drop_output() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from llmgate.cli.context import context_of, say
+from llmgate.cli.context import context_of, print_json, say
 
 if TYPE_CHECKING:
     from llmgate.config.load import Loaded
@@ -51,7 +51,8 @@ def demo(
 ) -> None:
     """Try it: the daemon and two simulated upstreams.
 
-    A few simulated clients come and go, so that there is something to see; with --quiet there are none.
+    A few simulated clients come and go, so that there is something to see; with --quiet there are none. With --json it
+    prints where it stands as soon as it serves.
 
     \b
     Example:
@@ -63,7 +64,8 @@ def demo(
     context = context_of(ctx)
     url = _front_door(listen)
     socket = (admin_socket or context.socket or _default_socket()).absolute()
-    announced = Announcement(socket, url, _command(context.socket or admin_socket))
+    command = _command(context.socket or admin_socket)
+    announced = Announcement(socket, url, command, as_json=context.json)
     with Stage(announced.made, None if context.quiet else url) as stage:
         status = serve(settings(stage, listen, socket))
     raise typer.Exit(status)
@@ -115,10 +117,11 @@ def settings(stage: "Stage", listen: str, socket: Path) -> "Loaded":
 class Announcement:
     """Says what to try as soon as the daemon of this process, and no other, answers on the socket."""
 
-    def __init__(self, socket: Path, url: str, command: str) -> None:
+    def __init__(self, socket: Path, url: str, command: str, *, as_json: bool = False) -> None:
         self._socket = socket
         self._url = url
         self._command = command
+        self._as_json = as_json
 
     def made(self) -> bool:
         from llmgate.adminclient import AdminClient
@@ -128,7 +131,9 @@ class Announcement:
             answered = AdminClient(self._socket).status().pid == os.getpid()
         except AdminError:
             return False
-        if answered:
+        if answered and self._as_json:
+            print_json({"url": f"{self._url}/llm", "socket": str(self._socket), "pid": os.getpid()})
+        elif answered:
             say(to_try(self._url, self._command))
         return answered
 

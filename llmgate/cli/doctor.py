@@ -1,7 +1,10 @@
 """`llmgate doctor`: looks at all that can be wrong from outside, and says for each thing what to do."""
 
 import os
+import re
+import shutil
 import socket as sockets
+import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +15,7 @@ import typer
 
 from llmgate.cli.context import Context, context_of, print_json, print_lines
 from llmgate.cli.gates import CHAIN, gate_at, is_one_of
-from llmgate.cli.table import paint
+from llmgate.cli.table import NOT_GATED, counted, paint
 from llmgate.errors import DaemonNotRunning, LlmgateError, SettingsError
 
 if TYPE_CHECKING:
@@ -21,7 +24,11 @@ if TYPE_CHECKING:
 
 STYLES = {"ok": "ok", "warn": "full", "fail": "down"}
 PACKAGE = "llmgate"
+SOCKET_UNIT = "llmgate.socket"
 LOOK_SECONDS = 2.0
+_TOLD_SLOTS = re.compile(r"\((\d+)\)")
+RENEW_DAYS = 14
+"""Whoever renews by itself has done so long before: of 90 days a third is left then."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +94,7 @@ def examine(context: Context) -> Iterator[Finding]:
     if status is not None:
         yield from _daemon(status)
         for view in status.upstreams:
-            yield from upstream(view, status.listen)
+            yield from upstream(view, status.listen, stopping=status.state != "running")
     elif trouble is not None and not isinstance(trouble, SettingsError):
         yield _trouble("daemon", trouble)
         if isinstance(trouble, DaemonNotRunning):
@@ -158,6 +165,24 @@ def _daemon(status: "Status") -> Iterator[Finding]:
             if _answers(address)
             else Finding("port", "fail", f"{address} takes no connection", "is a firewall in between?")
         )
+    yield from _certificate(status)
+
+
+def _certificate(status: "Status") -> Iterator[Finding]:
+    from datetime import datetime
+
+    shown = status.certificate
+    if shown is None or not shown.expires_at:
+        return
+    left = (datetime.fromisoformat(shown.expires_at) - datetime.fromisoformat(status.now_at)).days
+    names = ", ".join(shown.names) or "no name"
+    if left >= RENEW_DAYS:
+        yield Finding("certificate", "ok", f"for {names}, until {shown.expires_at[:10]}")
+    else:
+        ends = "is out of date since" if left < 0 else "ends on"
+        advice = "renew it, then: llmgate reload"
+        text = f"that for {names} {ends} {shown.expires_at[:10]}"
+        yield Finding("certificate", "fail" if left < 0 else "warn", text, advice)
 
 
 def _answers(address: str) -> bool:
@@ -180,8 +205,8 @@ def _here(host: str | None) -> str:
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host or "", host or "")  # noqa: S104
 
 
-def upstream(view: "UpstreamView", listen: list[str]) -> Iterator[Finding]:
-    """What the daemon knows of one of its upstreams."""
+def upstream(view: "UpstreamView", listen: list[str], *, stopping: bool = False) -> Iterator[Finding]:
+    """What the daemon knows of one of its upstreams; `stopping`: it lets all of them run empty."""
     what = f"upstream {view.name}"
     loops = [url for url in _urls(view) if is_one_of(url, listen)]
     if loops:
@@ -190,17 +215,39 @@ def upstream(view: "UpstreamView", listen: list[str]) -> Iterator[Finding]:
     if view.is_down:
         advice = f"start the server, or look at its address: llmgate probe {view.url}"
         yield Finding(what, "fail", f"down: {view.detail or 'it takes no request'}", advice)
-    if view.state in ("paused", "draining", "drained"):
+    if stopping and view.state in ("draining", "drained"):
+        yield Finding(what, "warn", f"{view.state}, as llmgate is stopping")
+    elif view.leaving:
+        advice = "it goes when its last request is over; to keep it put it back there, then: llmgate reload"
+        yield Finding(what, "warn", f"{view.state}, as it is no longer in the settings", advice)
+    elif view.state in ("paused", "draining", "drained"):
         yield Finding(what, "warn", f"{view.state} by an operator", f"end that with: llmgate resume {view.name}")
     elif not view.is_down and not loops and not view.alarms and not view.detail:
-        yield Finding(what, "ok", f"{view.state}, {view.running}/{view.max_concurrent or '-'} slots, {view.url}")
+        yield Finding(what, "ok", f"{view.state}, {_slots(view)}, {view.url}")
     if view.detail and not view.is_down:
         yield Finding(what, "warn", view.detail)
     for alarm in view.alarms:
-        yield Finding(what, "warn", alarm)
+        yield Finding(what, "warn", alarm, _remedy(alarm, view))
     for url in _urls(view) if not view.is_down else ():
         if url not in loops and gate_at(url) is not None:
             yield _chain(what, url)
+
+
+def _remedy(alarm: str, view: "UpstreamView") -> str:
+    """What to do about an alarm; "" where nothing can be said for sure."""
+    if not alarm.startswith("mismatch:"):
+        return ""
+    told = _TOLD_SLOTS.search(alarm)
+    if view.endpoints:
+        lower = "lower max_concurrent of that endpoint in the settings, then: llmgate reload"
+    else:
+        lower = f"llmgate set {view.name} max_concurrent={told[1] if told and told[1] != '0' else 'auto'} --persist"
+    return f"{lower}\nor start the server with more slots"
+
+
+def _slots(view: "UpstreamView") -> str:
+    taken = view.running + view.draining
+    return f"{taken}/{view.max_concurrent} slots" if view.max_concurrent else f"{taken} running, {NOT_GATED}"
 
 
 def _chain(what: str, url: str) -> Finding:
@@ -215,14 +262,43 @@ def _without_daemon(loaded: "Loaded | None") -> Iterator[Finding]:
     """The ports that `serve` would want, and the servers that it would ask."""
     if loaded is None:
         return
+    held = {port for scope in ((), ("--user",)) for port in _held_by_systemd(scope)}
     for address in loaded.settings.server.listen:
+        if _port_of(address) in held:
+            text = f"{address} is held by {SOCKET_UNIT} of systemd: the first who connects starts llmgate"
+            yield Finding("port", "ok", text)
+            continue
         url = address if address.startswith("unix:") else f"http://{address}"
-        if _answers(url):
+        if not address.startswith("fd:") and _answers(url):
             advice = "end that program, or set server.listen to another port"
             yield Finding("port", "fail", f"{address} is taken by another program", advice)
     for name, settings in loaded.settings.upstreams.items():
         for endpoint in settings.all_endpoints:
             yield _server(name, endpoint.url, endpoint.max_concurrent)
+
+
+def _held_by_systemd(scope: tuple[str, ...]) -> Iterator[str]:
+    """Ports and paths of our socket unit, if it is active. It is asked, since whoever knocks there starts the daemon.
+
+    `systemctl show` prints a line `Listen=127.0.0.1:8080 (Stream)` for each.
+    """
+    systemctl = shutil.which("systemctl")
+    if systemctl is None:
+        return
+    command = [systemctl, *scope, "show", SOCKET_UNIT, "--property=ActiveState,Listen"]
+    try:
+        asked = subprocess.run(command, capture_output=True, text=True, timeout=LOOK_SECONDS, check=False)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
+        return
+    lines = asked.stdout.splitlines()
+    if "ActiveState=active" in lines:
+        listens = (line.removeprefix("Listen=") for line in lines if line.startswith("Listen="))
+        yield from (_port_of(listen.partition(" (")[0]) for listen in listens)
+
+
+def _port_of(address: str) -> str:
+    """The port, whatever the host: systemd writes that in its own way; of a Unix socket its path."""
+    return address.rpartition(":")[2]
 
 
 def _server(name: str, url: str, max_concurrent: int | str) -> Finding:
@@ -241,6 +317,6 @@ def _server(name: str, url: str, max_concurrent: int | str) -> Finding:
     if told.gate is not None:
         return _chain(what, url)
     if isinstance(max_concurrent, int) and told.slots is not None and told.slots < max_concurrent:
-        text = f"{url} has {told.slots} slots, fewer than max_concurrent = {max_concurrent}"
+        text = f"{url} has {counted(told.slots, 'slot')}, fewer than max_concurrent = {max_concurrent}"
         return Finding(what, "warn", text, "what is above waits inside of the server, where nobody sees it")
     return Finding(what, "ok", f"{url} answers")

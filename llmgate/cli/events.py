@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from llmgate.adminclient import AdminClient
 
 LATEST = 10
+ALL_KEPT = (1 << 31) - 1
 
 
 def _since(text: str) -> datetime:
@@ -40,8 +41,8 @@ def events(
         typer.Option(help="Begin with those since then: 10m, or a time.", parser=_since, metavar="WHEN"),
     ] = None,
     lines: Annotated[
-        int, typer.Option("--lines", "-n", help="Begin with the newest so many.", parser=whole(0), metavar="N")
-    ] = LATEST,
+        int | None, typer.Option("--lines", "-n", help="Begin with the newest so many.", parser=whole(0), metavar="N")
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Go on with what happens.")] = True,
     upstream: Annotated[str | None, typer.Option(help="Only those of this upstream.", metavar="NAME")] = None,
     every: Annotated[
@@ -58,18 +59,25 @@ def events(
     import asyncio
 
     context = context_of(ctx)
-    chosen = Chosen(upstream, since, None if since else lines, every=every or context.json)
+    latest = LATEST if lines is None and since is None else lines
+    chosen = Chosen(upstream, since, latest, every=every or context.json)
     asyncio.run(_follow(context.client("events"), chosen, context, follow=follow))
 
 
 class Chosen:
-    """Which events are shown. `lines`: of those that were before, the newest so many; None = as `since` says."""
+    """Which events are shown. `lines`: of those that were before, the newest so many; None = as many as there are."""
 
     def __init__(self, upstream: str | None, since: datetime | None, lines: int | None, *, every: bool) -> None:
         self._upstream = upstream
         self._since = since
         self._lines = lines
         self._every = every
+
+    @property
+    def wanted(self) -> int:
+        """How many events of the past have to be asked for, to find those that are shown."""
+        is_all = self._every and self._upstream is None and self._since is None
+        return self._lines if is_all and self._lines is not None else ALL_KEPT
 
     def shows(self, event: "EventView") -> bool:
         return (self._every or bool(event.text)) and self._upstream in (None, event.upstream)
@@ -78,7 +86,8 @@ class Chosen:
         """AdminRefusal where the snapshot has never heard of the upstream; one that a reload took away may be known."""
         known = [view.name for view in item.status.upstreams] if item.status is not None else []
         if self._upstream not in (None, *known, *(event.upstream for event in item.events)):
-            raise unknown_upstream(str(self._upstream), known)
+            renamed = item.status.renamed if item.status is not None else {}
+            raise unknown_upstream(str(self._upstream), known, renamed)
 
     def earlier(self, item: "FeedItem") -> Iterator["EventView"]:
         """Of a snapshot."""
@@ -90,7 +99,7 @@ class Chosen:
 
 
 async def _follow(client: "AdminClient", chosen: Chosen, context: Context, *, follow: bool) -> None:
-    async with client.watch() as items:
+    async with client.watch(events=chosen.wanted) as items:
         async for item in items:
             if item.type == "snapshot":
                 chosen.check(item)

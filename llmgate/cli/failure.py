@@ -21,7 +21,8 @@ def tell(error: LlmgateError, *, as_json: bool) -> None:
 def complain(code: str, text: str, *, as_json: bool) -> None:
     """`code` is a stable word for programs; the text is for people, with the lines that help."""
     if as_json:
-        told = {"schema": 1, "error": {"code": code, "message": text.removeprefix(PREFIX)}}
+        message = sentence(text).removeprefix(PREFIX).replace(f"\n{PREFIX}", "\n")
+        told = {"schema": 1, "error": {"code": code, "message": message}}
         say(json.dumps(told, ensure_ascii=False))
     else:
         say(sentence(text))

@@ -1,25 +1,29 @@
 """`llmgate pause`, `resume`, `drain` and `set`: what an operator does to one upstream."""
 
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from llmgate.cli.context import Context, context_of, print_json, print_lines
-from llmgate.cli.patience import TIMED_OUT, Patience, seconds
+from llmgate.cli.context import Context, context_of, print_json, print_lines, say
+from llmgate.cli.patience import Patience, seconds, time_out
 from llmgate.cli.status import not_free
-from llmgate.errors import AdminError, DaemonSilent
+from llmgate.errors import AdminError, AdminRefusal, DaemonSilent, SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from llmgate.adminapi import LimitsAnswer, UpstreamAnswer, UpstreamView
     from llmgate.adminclient import AdminClient
+    from llmgate.adminclient.limits import Limit
 
 UpstreamArgument = Annotated[str, typer.Argument(metavar="UPSTREAM", hidden=True)]
 
 POLL_SECONDS = 0.2
+_NEXT_PROBE = re.compile(r", next probe in \w+")
+"""It is another one each second, and nothing that anybody waits for."""
 
 
 def pause(ctx: typer.Context, upstream: UpstreamArgument) -> None:
@@ -55,7 +59,8 @@ def drain(
 ) -> None:
     """Let UPSTREAM run empty: who comes is refused.
 
-    Who waits or runs is served to the end; resume ends the drain.
+    Who waits or runs is served to the end; resume ends the drain. With --wait it tells what it waits for, first and
+    whenever that is something else.
 
     \b
     Example:
@@ -69,16 +74,31 @@ def drain(
     context, patience = context_of(ctx), Patience(timeout)
     client = context.client("drain")
     answer = begun = client.within(patience.left()).drain(upstream)
-    while _in_hand(answer.upstream) and not patience.is_over():
+    told: str | None = None
+    while _in_hand(answer.upstream):
+        told = _tell_obstacle(answer.upstream, told, context)
+        if patience.is_over():
+            time_out(f"{_sentence(answer.upstream)}{told}; the drain goes on", context)
         time.sleep(POLL_SECONDS)
         try:
             answer = client.within(patience.left()).upstream(upstream)
         except DaemonSilent:
             if not patience.is_over():
                 raise
+        if not answer.upstream.state.startswith("drain"):
+            raise AdminRefusal(f"llmgate: somebody ended the drain meanwhile: {_sentence(answer.upstream)}", "CONFLICT")
     _show(structs.replace(answer, changed=begun.changed), context)
-    if _in_hand(answer.upstream):
-        raise typer.Exit(TIMED_OUT)
+
+
+def _tell_obstacle(view: "UpstreamView", told: str | None, context: Context) -> str:
+    """What keeps it from running empty, told where that was not `told` last; "" is nothing but time."""
+    detail = _NEXT_PROBE.sub("", view.detail) or "no server of it takes requests"
+    obstacle = f"; it is down: {detail}" if view.is_down else ""
+    if view.is_down and view.waiting:
+        obstacle += ", and who waits there waits for it to come back"
+    if obstacle != told and not (context.quiet or context.json):
+        say(f"llmgate: waiting: {_sentence(view)}{obstacle}")
+    return obstacle
 
 
 def _change(ctx: typer.Context, upstream: str, how: str) -> None:
@@ -119,27 +139,45 @@ def set_limits(
 ) -> None:
     """Change limits of UPSTREAM while it runs.
 
-    Several LIMIT=VALUE may follow. LIMIT is max_concurrent, max_queued (none = no limit) or queue_timeout (30s, 5m;
-    none = for ever). They hold until the next start, or until the settings file has another value at a reload;
-    --persist writes them down.
+    Several LIMIT=VALUE may follow. LIMIT is max_concurrent (0 = not gated; auto = the server's own slots), max_queued
+    (none = no limit) or queue_timeout (30s, 5m; none = for ever). They hold until the next start, or until the settings
+    file has another value at a reload; --persist writes them down.
 
     \b
     Example:
       llmgate set reasoning max_concurrent=2 queue_timeout=10m
     """
-    from llmgate.adminclient.limits import write_limits
-
     context = context_of(ctx)
     wanted = dict(_limit(each) for each in limits)
     client = context.client("set")
     file = _settings_file(client) if persist else None
     answer = client.set_limits(upstream, **wanted)
     if file is not None:
-        write_limits(file, upstream, wanted)
+        _write(file, upstream, wanted)
+        _tell_written(client, upstream, wanted)
     _show_limits(answer, context, file)
 
 
-def _limit(text: str) -> tuple[str, float | None]:
+def _tell_written(client: "AdminClient", upstream: str, wanted: "dict[str, Limit]") -> None:
+    """An older daemon does not know of it."""
+    try:
+        client.set_limits(upstream, persisted=True, **wanted)
+    except AdminError as error:
+        first = str(error).removeprefix("llmgate: ").split("\n", 1)[0]
+        say(f"llmgate: written, but the daemon does not know that, so that a reload takes it as new: {first}")
+
+
+def _write(file: Path, upstream: str, wanted: "dict[str, Limit]") -> None:
+    """Raises SettingsError, which says that they are in force all the same."""
+    from llmgate.adminclient.limits import write_limits
+
+    try:
+        write_limits(file, upstream, wanted)
+    except SettingsError as error:
+        raise SettingsError(f"{error}\nllmgate: the limits are in force, until the next start") from None
+
+
+def _limit(text: str) -> "tuple[str, Limit]":
     from llmgate.adminclient.limits import parse_limit
     from llmgate.config.units import BadValue
 
@@ -165,8 +203,10 @@ def _show_limits(answer: "LimitsAnswer", context: Context, file: Path | None) ->
     if context.json:
         print_json(as_plain(answer) | {"written_to": str(file or "")})
     elif not context.quiet:
-        changed = [name for name in LIMITS if getattr(answer.old, name) != getattr(answer.new, name)]
-        told = [f"{name} {_value(answer.old, name)} -> {_value(answer.new, name)}" for name in changed]
+        old, new = ({name: _value(limits, name) for name in LIMITS} for limits in (answer.old, answer.new))
+        for limits, is_auto in ((old, answer.was_auto), (new, answer.is_auto)):
+            limits["max_concurrent"] = f"auto ({limits['max_concurrent']} now)" if is_auto else limits["max_concurrent"]
+        told = [f"{name} {old[name]} -> {new[name]}" for name in LIMITS if old[name] != new[name]]
         where = f", written to {file}" if file else ""
         print_lines([f"{answer.upstream}: {', '.join(told) or 'nothing changed'}{where}", *filter(None, [answer.note])])
 

@@ -1,8 +1,12 @@
 """How long a command waits for something to become true, and what it exits with when that time is over."""
 
 import time
+from typing import NoReturn
 
 import typer
+
+from llmgate.cli.context import Context
+from llmgate.cli.failure import complain
 
 TIMED_OUT = 5
 
@@ -29,3 +33,10 @@ class Patience:
 
     def is_over(self) -> bool:
         return self._until is not None and time.monotonic() >= self._until
+
+
+def time_out(why: str, context: Context) -> NoReturn:
+    """Ends the command: what it waited for is not true yet, and `why`."""
+    if not context.quiet:
+        complain("TIMED_OUT", f"llmgate: timed out: {why}", as_json=context.json)
+    raise typer.Exit(TIMED_OUT)

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import typer
 
 from llmgate.cli.context import Context, context_of, print_json, print_lines, say
+from llmgate.cli.table import NOT_GATED, counted
 from llmgate.errors import GateError, LlmgateError
 
 if TYPE_CHECKING:
@@ -239,7 +240,8 @@ def _lines(told: Told, key_env: str) -> Iterator[str]:
     """A piece of a settings file: what is no setting is a comment."""
     from llmgate.tui.cells import clean
 
-    yield _of_server(told) if told.gate is None else f"# {told.url} is {GATE}, and no server itself. Behind it:"
+    gate = f"# {told.url} is {GATE}, and no server itself: here it is {NOT_GATED}, as the queue is there. Behind it:"
+    yield _of_server(told) if told.gate is None else gate
     for card in told.models:
         known = [f"context {card.context_window}"] if card.context_window else []
         known += ["loaded"] if card.loaded else []
@@ -248,7 +250,7 @@ def _lines(told: Told, key_env: str) -> Iterator[str]:
 
 
 def _of_server(told: Told) -> str:
-    slots = "it does not tell its slots" if told.slots is None else f"{told.slots} slot{'' if told.slots == 1 else 's'}"
+    slots = "it does not tell its slots" if told.slots is None else counted(told.slots, "slot")
     return f"# {told.url} is {_describe(told)}; {slots}."
 
 

@@ -14,11 +14,25 @@ if TYPE_CHECKING:
     from llmgate.adminclient import AdminClient
     from llmgate.adminclient.calls import Filters
 
-HEADER = ("POS", "ID", "UPSTREAM", "STATE", "WAITED", "RUN", "MODEL", "CLIENT", "SESSION", "PURPOSE", "API", "OUT")
+HEADER = (
+    "POS",
+    "ID",
+    "UPSTREAM",
+    "STATE",
+    "WAITED",
+    "ETA",
+    "RUN",
+    "MODEL",
+    "CLIENT",
+    "SESSION",
+    "PURPOSE",
+    "API",
+    "OUT",
+)
 STATE_STYLES = {"waiting": "full", "running": "ok", "draining": "full", "done": "dim"}
 SESSION_WIDTH, NAME_WIDTH = 14, 32
 STEPS = (
-    *(("API", 0), ("PURPOSE", 12), ("SESSION", 8), ("ID", 10), ("CLIENT", 12), ("MODEL", 20), ("OUT", 0)),
+    *(("API", 0), ("PURPOSE", 12), ("SESSION", 8), ("ID", 10), ("CLIENT", 12), ("ETA", 0), ("MODEL", 20), ("OUT", 0)),
     *(("PURPOSE", 0), ("SESSION", 0), ("UPSTREAM", 12), ("MODEL", 12), ("CLIENT", 8), ("CLIENT", 0), ("MODEL", 0)),
 )
 """What a narrow terminal costs, step by step: a column's cells, 0 = the column."""
@@ -138,6 +152,7 @@ def _row(request: "RequestView", now_ms: int, position: str) -> Row:
         request.upstream,
         Cell(request.outcome or request.state, STATE_STYLES.get(request.state, "")),
         lapse(left_queue - request.arrived_ms),
+        "-" if request.eta_ms is None else f"~{lapse(request.eta_ms)}",
         lapse(ran),
         cut(request.model, NAME_WIDTH, "~"),
         cut(request.client, NAME_WIDTH, "~") or "-",

@@ -7,15 +7,13 @@ import typer
 
 from llmgate.cli.context import Context, context_of, print_json, print_lines
 from llmgate.cli.failure import tell
-from llmgate.cli.table import lapse, table
+from llmgate.cli.table import counted, lapse, table
 from llmgate.errors import AdminRefusal
+from llmgate.names import ambiguous, whole_ids
 
 if TYPE_CHECKING:
-    from llmgate.adminapi import RequestDetail, RequestView, Step
+    from llmgate.adminapi import RequestDetail, RequestView, Step, UpstreamView
     from llmgate.adminclient import AdminClient
-
-MOST_NAMED = 5
-"""Of the ids that an unclear beginning may mean."""
 
 
 def inspect(ctx: typer.Context, request: Annotated[str, typer.Argument(metavar="ID", hidden=True)]) -> None:
@@ -35,7 +33,31 @@ def inspect(ctx: typer.Context, request: Annotated[str, typer.Argument(metavar="
     if context.json:
         print_json(as_plain(detail))
     else:
-        print_lines(_lines(detail, context))
+        print_lines(_lines(detail, _why(client, detail), context))
+
+
+def _why(client: "AdminClient", detail: "RequestDetail") -> str:
+    """What it waits for; "" where it does not wait, or where that has just changed."""
+    if detail.position is None:
+        return ""
+    try:
+        upstream = client.upstream(detail.request.upstream).upstream
+    except AdminRefusal:
+        return ""
+    return reason_to_wait(upstream)
+
+
+def reason_to_wait(upstream: "UpstreamView") -> str:
+    """What keeps those who wait at this upstream."""
+    reasons = [f"{upstream.name} is down" + (f": {upstream.detail}" if upstream.detail else "")] * upstream.is_down
+    if upstream.state == "paused":
+        reasons.append(f"an operator has paused {upstream.name}, llmgate resume {upstream.name} ends that")
+    elif upstream.state == "draining":
+        reasons.append(f"{upstream.name} drains: it takes nobody new, and serves those that are there")
+    taken = upstream.running + upstream.draining
+    if not reasons and upstream.max_concurrent and taken >= upstream.max_concurrent:
+        reasons.append(f"{taken} of {counted(upstream.max_concurrent, 'slot')} of {upstream.name} taken")
+    return ", and ".join(reasons)
 
 
 def cancel(ctx: typer.Context, requests: Annotated[list[str], typer.Argument(metavar="ID", hidden=True)]) -> None:
@@ -92,20 +114,16 @@ def _show(details: Sequence["RequestDetail"], context: Context, what: str) -> No
 def _find(client: "AdminClient", text: str) -> str:
     """The whole id of a request that is kept; AdminRefusal where several begin so."""
     known = [request.id for request in client.requests(state="all").requests]
-    if text in known:
-        return text
-    found = [each for each in known if text and each.startswith(text)]
+    found = whole_ids(text, known)
     if len(found) > 1:
-        more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
-        said = f"{text} is the beginning of {', '.join(found[:MOST_NAMED])}{more}: say more of it"
-        raise AdminRefusal(f"llmgate: {said}", "AMBIGUOUS")
+        raise AdminRefusal(f"llmgate: {ambiguous(text, found)}", "AMBIGUOUS")
     return found[0] if found else text
 
 
-def _lines(detail: "RequestDetail", context: Context) -> Iterator[str]:
+def _lines(detail: "RequestDetail", why: str, context: Context) -> Iterator[str]:
     from llmgate.tui.cells import clean
 
-    facts = list(_facts(detail))
+    facts = list(_facts(detail, why))
     width = max(len(name) for name, _ in facts)
     for name, value in facts:
         yield f"{name:<{width}}  {clean(value)}"
@@ -130,13 +148,15 @@ def _step(step: "Step") -> tuple[str, str, str]:
     return lapse(step.offset_ms), word, ", ".join(filter(None, [step.text.removeprefix(word).lstrip(" :,"), where]))
 
 
-def _facts(detail: "RequestDetail") -> Iterator[tuple[str, str]]:
+def _facts(detail: "RequestDetail", why: str) -> Iterator[tuple[str, str]]:
     view = detail.request
     yield "id", view.id
     yield "state", _state(detail)
+    if why:
+        yield "because", why
     yield "upstream", " ".join(filter(None, [view.upstream, view.endpoint]))
     yield "model", view.model
-    told = f", {view.queue_frames} queue frames sent" if view.queue_frames else ""
+    told = f", {counted(view.queue_frames, 'queue frame')} sent" if view.queue_frames else ""
     yield "api", f"POST {view.path}, {'a stream' if view.stream else 'not a stream'}{told}"
     yield "client", f"{' '.join(filter(None, [view.client or '-', view.client_version]))} from {view.peer or '-'}"
     if view.session:
@@ -148,14 +168,15 @@ def _facts(detail: "RequestDetail") -> Iterator[tuple[str, str]]:
     yield "waited", lapse(_waited_ms(view, detail.now_ms))
     if view.dispatched_ms is not None:
         yield "ran", lapse((view.ended_ms or detail.now_ms) - view.dispatched_ms)
-        yield "output", f"{view.output_tokens} tokens"
-    yield "body", f"{view.body_bytes} bytes"
+        yield "output", counted(view.output_tokens, "token")
+    yield "body", counted(view.body_bytes, "byte")
 
 
 def _state(detail: "RequestDetail") -> str:
     view = detail.request
     if detail.position is None:
-        return f"{view.state}, {view.outcome}" if view.outcome and view.outcome != view.state else view.state
+        why = f": {view.reason}" if view.reason else ""
+        return f"{view.state}, {view.outcome}{why}" if view.outcome and view.outcome != view.state else view.state
     eta = f", about {lapse(detail.eta_ms)} to go (an estimate)" if detail.eta_ms is not None else ""
     limit = f", at most {lapse(view.deadline_ms - view.arrived_ms)}" if view.deadline_ms is not None else ""
     return f"waiting, position {detail.position} of {detail.depth}{eta}{limit}"

@@ -26,7 +26,7 @@ def serve(
     ctx: typer.Context,
     listen: Annotated[
         list[str] | None,
-        typer.Option(help="Address for clients: host:port or unix:/path; may be repeated.", metavar="ADDRESS"),
+        typer.Option(help="Address for clients: host:port, unix:/path or fd:3; may be repeated.", metavar="ADDRESS"),
     ] = None,
     admin_socket: Annotated[
         Path | None, typer.Option(help="Where to put the admin socket.", metavar="PATH", readable=False)
@@ -43,7 +43,7 @@ def serve(
     """Run the daemon in the foreground.
 
     Without --upstream its servers are those of the settings file. Exit status: 69 port or socket in use, 77 no
-    permission, 78 the settings are wrong.
+    permission, 78 the settings, or the sockets passed to it, are wrong.
 
     \b
     Examples:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +13,16 @@ from llmgate.cli.numbers import number, whole
 
 if TYPE_CHECKING:
     from llmgate.simulator import Behaviour, Simulator
+
+
+class Kind(StrEnum):
+    """As whom a simulated server may be known."""
+
+    ANY = "any"
+    LLAMA_SERVER = "llama-server"
+    OLLAMA = "ollama"
+    VLLM = "vllm"
+
 
 IN_USE = 69
 NO_PERMISSION = 77
@@ -33,6 +44,9 @@ def simulate(
         float,
         typer.Option(help="Speed of an answer; 0 = its words are spread over the hold.", parser=number(0), metavar="N"),
     ] = 0,
+    kind: Annotated[
+        Kind, typer.Option(help="As whom it is known; any: as none, it tells its slots and speaks every surface.")
+    ] = Kind.ANY,
     model: Annotated[list[str] | None, typer.Option(help="A model to list; may be repeated.", metavar="NAME")] = None,
     fail: Annotated[
         list[str] | None,
@@ -50,6 +64,7 @@ def simulate(
     \b
     Example:
       llmgate simulate --port 8001 --slots 2 --hold 3s --fail break:0.1
+      llmgate simulate --port 11434 --kind ollama --model qwen2.5:3b-instruct
     """
     from llmgate.simulator import Behaviour, Failure, Simulator
 
@@ -65,7 +80,7 @@ def simulate(
         )
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="'--fail'") from None
-    _run(Simulator(behaviour, models=model or ["simulated"]), host, port, context_of(ctx))
+    _run(Simulator(behaviour, models=model or ["simulated"], kind=kind.value), host, port, context_of(ctx))
 
 
 def _seconds(option: str, text: str) -> float:

@@ -9,7 +9,7 @@ import typer
 
 from llmgate.cli.context import Context, context_of, print_json, print_lines, terminal_width
 from llmgate.cli.numbers import number
-from llmgate.cli.table import Cell, Row, fitted, lapse, paint, table
+from llmgate.cli.table import ENDLESS, NOT_GATED, Cell, Row, counted, fitted, lapse, paint, table
 from llmgate.names import unknown_upstream
 from llmgate.tui.cells import clean
 
@@ -100,7 +100,7 @@ def only(shown: "Status", upstream: str | None) -> "Status":
         return shown
     chosen = [view for view in shown.upstreams if view.name == upstream]
     if not chosen:
-        raise unknown_upstream(upstream, (view.name for view in shown.upstreams))
+        raise unknown_upstream(upstream, (view.name for view in shown.upstreams), shown.renamed)
     return msgspec.structs.replace(shown, upstreams=chosen)
 
 
@@ -137,8 +137,8 @@ def _row(view: "UpstreamView", now_ms: int) -> Row:
     return [
         view.name,
         Cell(view.state, STATE_STYLES.get(view.state, "full")),
-        f"{view.running + view.draining}/{view.max_concurrent or '-'}",
-        f"{view.waiting}/{'-' if view.max_queued is None else view.max_queued}",
+        f"{view.running + view.draining}/{view.max_concurrent or ENDLESS}",
+        f"{view.waiting}/{ENDLESS if view.max_queued is None else view.max_queued}",
         lapse(oldest),
         lapse(view.p50_wait_ms),
         lapse(view.p95_wait_ms),
@@ -152,10 +152,11 @@ def _row(view: "UpstreamView", now_ms: int) -> Row:
 
 
 def _remarks(view: "UpstreamView") -> str:
-    details = [not_free(view.draining)] if view.draining else []
+    details = [] if view.max_concurrent else [NOT_GATED]
+    details += [not_free(view.draining)] if view.draining else []
     return ", ".join([*details, view.remarks] if view.remarks else details)
 
 
 def not_free(draining: int) -> str:
     """Of requests that drain: they are over, and their server may not be. That an upstream drains is its state."""
-    return f"{draining} slot{'s' if draining > 1 else ''} not free yet"
+    return f"{counted(draining, 'slot')} not free yet"

@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from llmgate.tui.cells import clean, cut, pad, shorten, width_of
+from llmgate.tui.cells import clean, cut, pad, shorten, telling, width_of
 
 GAP = "  "
-IDS = ("ID", "SESSION")
+ENDLESS = "∞"
+"""Where there is no limit. A minus sign is where there is nothing to tell."""
+NOT_GATED = "not gated"
 STYLES = {"ok": "32", "full": "33", "down": "31", "dim": "2", "bold": "1"}
 
 
@@ -30,8 +32,8 @@ def table(header: Row, rows: Sequence[Row], *, color: bool = False) -> list[str]
 def fitted(rows: Sequence[Row], width: int | None, steps: Iterable[tuple[str, int]]) -> list[Row]:
     """The rows, of which the first is the header, in at most `width` cells, if as many of the steps as needed do it.
 
-    A step is a column's title and its cells from then on: 0 takes it out. A name is cut at its end, an id in its
-    middle.
+    A step is a column's title and its cells from then on: 0 takes it out. A name is cut at its end, a session
+    in its middle, an id so that what is left of it can be typed.
     """
     kept = [[_cell(value) for value in row] for row in rows]
     pending = iter(steps)
@@ -52,7 +54,9 @@ def _narrowed(rows: Sequence[Sequence[Cell]], title: str, width: int) -> list[li
     at = [cell.text for cell in rows[0]].index(title)
     if not width:
         return [[*row[:at], *row[at + 1 :]] for row in rows]
-    short = shorten if title in IDS else _cut
+    if title == "ID":
+        width = telling((row[at].text for row in rows[1:]), width)
+    short = {"ID": cut, "SESSION": shorten}.get(title, _cut)
     return [[*row[:at], row[at]._replace(text=short(row[at].text, width)), *row[at + 1 :]] for row in rows]
 
 
@@ -80,14 +84,19 @@ def paint(text: str, style: str, color: bool) -> str:
     return f"\x1b[{code}m{text}\x1b[0m" if color and code else text
 
 
+def counted(count: int, noun: str) -> str:
+    """ "1 token", "2 tokens"."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def lapse(ms: int | None) -> str:
     """A duration at a glance: "-" (none), "0s", "5.7s", "38s", "1m10s", "2h05m", "3d04h"."""
     if ms is None:
         return "-"
     ms = max(ms, 0)
-    if ms < 10_000:
-        return f"{ms // 100 / 10:.1f}".removesuffix(".0") + "s"
-    seconds = ms // 1000
+    if ms < 9_950:
+        return f"{(ms + 50) // 100 / 10:.1f}".removesuffix(".0") + "s"
+    seconds = (ms + 500) // 1000
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
     if days:
         return f"{days}d{hours % 24:02}h"

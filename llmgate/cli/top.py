@@ -1,7 +1,9 @@
 """`llmgate top`: the live view."""
 
 import signal
+import sys
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -52,10 +54,12 @@ def top(
     if once:
         context.client("top").status()  # what is wrong with it is told as everywhere
     _let_textual_clean_up()
+    socket = context.find_socket()
     raise typer.Exit(
         run(
-            context.find_socket(),
+            socket,
             ascii=ascii_only,
+            doctor=_doctor(context, socket),
             once=once,
             no_color=not context.color,
             quiet=context.quiet,
@@ -63,6 +67,12 @@ def top(
             theme=theme.value,
         )
     )
+
+
+def _doctor(context: Context, socket: Path) -> list[str]:
+    """The command that looks for what is wrong with this daemon."""
+    config = ["--config", str(context.config)] if context.config is not None else []
+    return [sys.executable, "-m", "llmgate", *config, "--socket", str(socket), "doctor"]
 
 
 def _print(context: Context, *, once: bool) -> None:

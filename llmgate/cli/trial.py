@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -9,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from llmgate.cli.connect.command import base_url_of
 from llmgate.cli.connect.target import KEY_VARIABLE, NO_KEY_STATUS, key_advice
 from llmgate.cli.context import Context, context_of, print_json, print_lines, say
-from llmgate.cli.failure import sentence
+from llmgate.cli.failure import complain
 from llmgate.errors import LlmgateError
 
 if TYPE_CHECKING:
@@ -24,15 +26,29 @@ PROMPT = "Say hello in one short sentence."
 CONNECT_SECONDS = 10.0
 
 
+_CODE = re.compile(r"\(([A-Z_]+)\)")
+"""Of ours: it stands at the end of what an error of the gate says, and what we say of it may follow."""
+
+
 class Failed(LlmgateError):
-    """The gate answered with an error; the message has its words."""
+    """The gate answered with an error; the message has its words. `code` is the gate's own, unless another is given."""
+
+    def __init__(self, message: str, code: str = "") -> None:
+        super().__init__(message)
+        found = _CODE.search(message)
+        self.code = code or (found[1] if found else "FAILED")
 
 
 @dataclass
 class Course:
     """What happened, in seconds on the monotonic clock since the request was sent."""
 
+    request_id: str = ""
     positions: list[int] = field(default_factory=list)
+    said: tuple[int, str] | None = None
+    """The position that was told last, and why nobody moves."""
+    waited_ms: int | None = None
+    """In the queue, as the gate tells it; None = it does not."""
     started: float | None = None
     """The answer began: the slot was there."""
     first: float | None = None
@@ -48,6 +64,11 @@ class Course:
         return self.output_tokens or self.pieces
 
     @property
+    def queued_ms(self) -> int:
+        """Until there was a slot; where the gate did not tell it, until the answer began."""
+        return self.waited_ms if self.waited_ms is not None else (_ms(self.started) or 0) if self.positions else 0
+
+    @property
     def rate(self) -> float | None:
         """Tokens a second from the first piece to the last; None where that was no time."""
         seconds = self.ended - self.first if self.first is not None else 0
@@ -58,7 +79,8 @@ def try_(
     ctx: typer.Context,
     model: Annotated[str | None, typer.Argument(metavar="MODEL", hidden=True)] = None,
     base_url: Annotated[
-        str | None, typer.Option(help="Where the gate is, unless the running daemon says it.", metavar="URL")
+        str | None,
+        typer.Option(help="Where the gate is, unless the running daemon says it.", parser=base_url_of, metavar="URL"),
     ] = None,
 ) -> None:
     """Send one tiny request through the gate and time it.
@@ -73,21 +95,35 @@ def try_(
     from llmgate.cli.connect.find import find_running
 
     context = context_of(ctx)
-    target = find_running(context, base_url and base_url.rstrip("/").removesuffix("/v1"), model)
+    target = find_running(context, base_url, model)
     course = Course()
     try:
         _send(target, course, context)
     except Failed as error:
-        _show_failure(target, course, context, error)
+        complain(error.code, str(error), as_json=context.json)
         raise typer.Exit(1) from None
+    if course.positions:
+        course.waited_ms = _wait_of(course.request_id, context)
     if context.json:
         print_json(_plain(target, course))
     else:
         print_lines(_lines(target, course))
 
 
+def _wait_of(request_id: str, context: Context) -> int | None:
+    """How long it waited: the stream had begun before that was over. None where the daemon of the admin socket does
+    not know it."""
+    try:
+        view = context.client("try").request(request_id).request
+    except LlmgateError:
+        return None
+    return None if view.dispatched_ms is None else view.dispatched_ms - view.arrived_ms
+
+
 def _send(target: "Target", course: Course, context: Context) -> None:
     import httpx
+
+    from llmgate.cli.trust import trusted
 
     key = os.environ.get(KEY_VARIABLE)
     headers = {"llmgate-purpose": "try", "llmgate-client": "llmgate"} | (
@@ -103,14 +139,16 @@ def _send(target: "Target", course: Course, context: Context) -> None:
     started = time.monotonic()
     try:
         with (
-            httpx.Client(timeout=timeout, trust_env=False) as client,
+            httpx.Client(timeout=timeout, trust_env=False, verify=trusted(target.root, target.fingerprint)) as client,
             client.stream("POST", f"{target.root}/v1/messages", json=body, headers=headers) as answer,
         ):
             _check(answer)
+            course.request_id = answer.headers.get("llmgate-request-id", "")
             for name, data in events(answer.iter_lines()):
                 _take(course, name, data, time.monotonic() - started, context)
     except httpx.HTTPError as error:
-        raise Failed(f"llmgate: no whole answer from {target.root}: {str(error) or type(error).__name__}") from None
+        said = f"llmgate: no whole answer from {target.root}: {str(error) or type(error).__name__}"
+        raise Failed(said, "NO_ANSWER") from None
     finally:
         course.ended = course.ended or time.monotonic() - started
     if course.started is None:
@@ -175,10 +213,16 @@ def _take(course: Course, name: str, data: Mapping[str, Any], seconds: float, co
 
 def _note_position(course: Course, data: Mapping[str, Any], context: Context) -> None:
     position, depth = data.get("position"), data.get("depth")
-    if isinstance(position, int) and (not course.positions or course.positions[-1] != position):
+    why = "the upstream is down" if data.get("state") == "upstream_down" else ""
+    if not isinstance(position, int) or course.said == (position, why):
+        return
+    if not course.positions or course.positions[-1] != position:
         course.positions.append(position)
-        if not (context.quiet or context.json):
-            say(f"waiting: position {position} of {depth}")
+    was_held = course.said is not None and course.said[1]
+    course.said = position, why
+    if not (context.quiet or context.json):
+        why = f": {why}" if why else ": the upstream is back" if was_held else ""
+        say(f"waiting: position {position} of {depth}{why}")
 
 
 def _plain(target: "Target", course: Course) -> dict[str, Any]:
@@ -187,7 +231,7 @@ def _plain(target: "Target", course: Course) -> dict[str, Any]:
         "url": target.root,
         "model": target.model,
         "positions": course.positions,
-        "waited_ms": _ms(course.started),
+        "waited_ms": course.queued_ms,
         "first_token_ms": _ms(course.first),
         "total_ms": _ms(course.ended),
         "output_tokens": course.tokens,
@@ -201,24 +245,15 @@ def _ms(seconds: float | None) -> int | None:
 
 
 def _lines(target: "Target", course: Course) -> Iterator[str]:
-    from llmgate.cli.table import lapse
+    from llmgate.cli.table import counted, lapse
     from llmgate.tui.cells import clean
 
-    began = _ms(course.started) or 0
     places = f", from position {course.positions[0]}" if course.positions else ""
     yield f"model        {clean(target.model)}, at {target.root}"
-    yield f"waited       {lapse(began) if course.positions else 'not at all'}{places}"
+    yield f"waited       {lapse(course.queued_ms) if course.positions else 'not at all'}{places}"
     if course.first is not None:
-        first = (_ms(course.first) or 0) - (began if course.positions else 0)
+        first = (_ms(course.first) or 0) - course.queued_ms
         yield f"first token  {lapse(first) if first >= 1000 else f'{first} ms'}"
     rate = "" if course.rate is None else f", {course.rate:.1f} tokens/s"
-    yield f"answer       {course.tokens} tokens{rate}"
+    yield f"answer       {counted(course.tokens, 'token')}{rate}"
     yield f"             {clean(' '.join(course.text.split()))}"
-
-
-def _show_failure(target: "Target", course: Course, context: Context, error: Failed) -> None:
-    if context.json:
-        told = {"ok": False, "url": target.root, "model": target.model, "positions": course.positions}
-        print_json(told | {"waited_ms": _ms(course.started), "error": str(error)})
-    else:
-        say(sentence(str(error)))

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from llmgate.cli.context import Context, context_of, print_json
-from llmgate.cli.failure import complain
-from llmgate.cli.patience import TIMED_OUT, Patience, seconds
+from llmgate.cli.patience import Patience, seconds, time_out
 from llmgate.cli.status import only
 from llmgate.errors import DaemonNotRunning, DaemonSilent
 
@@ -54,9 +53,7 @@ def wait(
         except DaemonSilent:
             why = "the daemon does not answer"
         if patience.is_over():
-            if not context.quiet:
-                complain("TIMED_OUT", f"llmgate: timed out: {why}", as_json=context.json)
-            raise typer.Exit(TIMED_OUT)
+            time_out(why, context)
         time.sleep(POLL_SECONDS)
 
 

@@ -7,8 +7,9 @@ import heapq
 import itertools
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from datetime import UTC, datetime
+from typing import Any, Protocol
 
 import msgspec
 
@@ -19,6 +20,7 @@ from llmgate.adminapi import (
     LimitsAnswer,
     LimitsChange,
     LimitsView,
+    Readiness,
     Reloaded,
     RequestDetail,
     Requests,
@@ -32,8 +34,9 @@ from llmgate.adminapi import (
 from llmgate.admission.local import LocalAdmission
 from llmgate.core.events import GateStatistics, Limits
 from llmgate.errors import Cancelled
-from llmgate.names import unknown
+from llmgate.names import no_upstream
 from llmgate.server.admin_route import Answer, Call, Conflict, UnknownRequest, UnknownUpstream
+from llmgate.server.readiness import readiness
 from llmgate.server.services import Running
 from llmgate.telemetry.feed import Feed
 from llmgate.telemetry.ledger import Ledger, Record, view_request
@@ -43,7 +46,6 @@ logger = logging.getLogger("llmgate")
 CANCEL_SECONDS = 5.0
 """How long a cancel waits for the request to be over: longer than that only where its server's connection hangs."""
 _OF_SESSION = 20
-_TAKES_REQUESTS = ("idle", "ok", "full")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,8 +63,25 @@ class Sight:
     """Upstreams that a reload took out of the settings, and that have somebody left."""
 
 
+class SlotCounts(Protocol):
+    """What servers tell of their slots, for the max_concurrent "auto"."""
+
+    def follows(self, upstream: str) -> bool:
+        """Whether its max_concurrent is what its server tells."""
+        ...
+
+    async def follow_slots(self, upstream: str) -> int:
+        """From now on it is; how many these are now."""
+        ...
+
+    def pin(self, upstream: str) -> None:
+        """It is a number from now on."""
+        ...
+
+
 class Operator:
-    """One daemon as an operator sees and changes it. `reload(by)` reads the settings again."""
+    """One daemon as an operator sees and changes it. `reload(by)` reads the settings again; `note_written(name, keys)`
+    learns that these of that upstream were written there."""
 
     def __init__(
         self,
@@ -72,14 +91,18 @@ class Operator:
         running: Running,
         ledger: Ledger,
         feed: Feed,
+        slots: SlotCounts,
         reload: Callable[[str], Awaitable[Reloaded]],
+        note_written: Callable[[str, Collection[str]], Awaitable[None]],
     ) -> None:
         self.sight = sight
         self._admission = admission
         self._running = running
         self._ledger = ledger
         self._feed = feed
+        self._slots = slots
         self._reload = reload
+        self._note_written = note_written
 
     # ---- looking
 
@@ -114,16 +137,14 @@ class Operator:
 
     async def get_health(self, _: Call) -> Health:
         """The process lives and its loop turns."""
-        return Health(status="ok")
+        return Health()
 
-    async def get_ready(self, call: Call) -> Health | Answer:
+    async def get_ready(self, call: Call) -> Readiness | Answer:
         """Whether it takes requests, or that upstream does."""
-        status = self.sight.status()
-        why = "" if status.state == "running" else status.state
-        if call.query.upstream is not msgspec.UNSET:
-            state = self._upstream(call.query.upstream).state
-            why = why or ("" if state in _TAKES_REQUESTS else state)
-        return Answer(adminapi.encode(Health(status=why)), 503) if why else Health(status="ok")
+        asked = call.query.upstream
+        name = None if asked is msgspec.UNSET else self._upstream(asked).name
+        view = readiness(self._admission, name, stopping=self.sight.status().state != "running")
+        return view if view.ready else Answer(adminapi.encode(view), 503)
 
     # ---- acting on an upstream
 
@@ -137,43 +158,62 @@ class Operator:
         return self._change_mode(call, self._admission.drain)
 
     def _change_mode(self, call: Call, change: Callable[..., None]) -> UpstreamAnswer:
-        self._check_runs()
-        name = self._upstream(call.target).name
-        if name in self.sight.leaving():
-            raise Conflict(
-                f"upstream {name} is no longer in the settings, and goes when its last request is over; "
-                "to keep it put it back there and reload"
-            )
+        name = self._find_changeable(call.target)
         before = self._admission.gate(name).mode
         change(name, by=call.by)
         return self._upstream_answer(self._upstream(name), changed=self._admission.gate(name).mode is not before)
 
     async def set_limits(self, call: Call) -> LimitsAnswer:
-        self._check_runs()
-        name, change = self._upstream(call.target).name, call.body
-        gate = self._admission.gate(name)
+        name = self._find_changeable(call.target)
+        was_auto, change = self._slots.follows(name), await self._with_slots(name, call.body)
+        gate = self._admission.gate(self._find_changeable(name))  # a reload may have come meanwhile
         old, new = gate.limits, _changed(gate.limits, change)
         self._admission.set_limits(name, new, by=call.by)
+        if change.persisted is True:
+            await self._note_written(name, _named(change))
         return LimitsAnswer(
             now_ms=self.sight.now_ms(),
             upstream=name,
             old=_view_limits(old),
             new=_view_limits(new),
+            was_auto=was_auto,
+            is_auto=self._slots.follows(name),
             note=_note(old, new, gate.statistics(), endpoints=len(gate.endpoints())),
         )
 
+    async def _with_slots(self, name: str, change: LimitsChange) -> LimitsChange:
+        """The same with a number for "auto"."""
+        if change.max_concurrent == "auto":
+            return msgspec.structs.replace(change, max_concurrent=await self._slots.follow_slots(name))
+        if change.max_concurrent is not msgspec.UNSET:
+            self._slots.pin(name)
+        return change
+
     async def reload(self, call: Call) -> Reloaded:
+        self._check_runs()
         logger.info("reload asked for by %s", call.by)
         return await self._reload(call.by)
+
+    def _find_changeable(self, name: str) -> str:
+        """The name of an upstream that goes on."""
+        self._check_runs()
+        name = self._upstream(name).name
+        if name in self.sight.leaving():
+            raise Conflict(
+                f"upstream {name} is no longer in the settings, and goes when its last request is over; "
+                "to keep it put it back there, then: llmgate reload"
+            )
+        return name
 
     def _check_runs(self) -> None:
         if self.sight.status().state != "running":
             raise Conflict("llmgate is stopping: nothing can be changed any more")
 
     def _upstream(self, name: str) -> UpstreamView:
-        views = {view.name: view for view in self.sight.status().upstreams}
+        status = self.sight.status()
+        views = {view.name: view for view in status.upstreams}
         if name not in views:
-            raise UnknownUpstream(unknown("upstream", name, views))
+            raise UnknownUpstream(no_upstream(name, views, status.renamed))
         return views[name]
 
     def _upstream_answer(self, view: UpstreamView, *, changed: bool = False) -> UpstreamAnswer:
@@ -256,10 +296,16 @@ def _is_unset_or(wanted: str | msgspec.UnsetType, value: str) -> bool:
 
 def _changed(limits: Limits, change: LimitsChange) -> Limits:
     """0 seconds are "for ever", as in the settings."""
-    named = {name: value for name in change.__struct_fields__ if (value := getattr(change, name)) is not msgspec.UNSET}
+    named = _named(change)
     if "queue_timeout" in named:
         named["queue_timeout"] = named["queue_timeout"] or None
     return msgspec.structs.replace(limits, **named)
+
+
+def _named(change: LimitsChange) -> dict[str, Any]:
+    """The limits that it names."""
+    there = {name: getattr(change, name) for name in LimitsView.__struct_fields__}
+    return {name: value for name, value in there.items() if value is not msgspec.UNSET}
 
 
 def _view_limits(limits: Limits) -> LimitsView:

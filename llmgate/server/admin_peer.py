@@ -6,6 +6,7 @@ import os
 import pwd
 import socket
 import struct
+import time
 from typing import NamedTuple
 
 _LOCAL_PEERCRED = 1
@@ -13,6 +14,8 @@ _LOCAL_PEERCRED = 1
 _SOL_LOCAL = 0
 _XUCRED_SIZE = 76
 _NAME_SECONDS = 1.0
+_KEPT_SECONDS = 60.0
+_NAMES_KEPT = 64
 
 
 class Peer(NamedTuple):
@@ -25,11 +28,39 @@ class Peer(NamedTuple):
         """As events and log say it: "uid 1000 (alice)". The directory of users may be on another machine, and slow."""
         if self.uid is None:
             return "an unknown user"
-        user = ""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_NAME_SECONDS):
-                user = await asyncio.to_thread(user_name, self.uid)
+        user = _names.get(self.uid)
+        if user is None:
+            user = await _look_up(self.uid)
         return f"uid {self.uid} ({user})" if user else f"uid {self.uid}"
+
+
+class Names:
+    """The newest users that were looked up, each for a minute: a script may act thousands of times."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[float, str]] = {}
+
+    def get(self, uid: int) -> str | None:
+        until, name = self._known.get(uid, (0.0, None))
+        return name if time.monotonic() < until else None
+
+    def keep(self, uid: int, name: str) -> None:
+        if len(self._known) >= _NAMES_KEPT:
+            self._known.clear()
+        self._known[uid] = time.monotonic() + _KEPT_SECONDS, name
+
+
+_names = Names()
+
+
+async def _look_up(uid: int) -> str:
+    """ "" where that takes too long."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_NAME_SECONDS):
+            user = await asyncio.to_thread(user_name, uid)
+            _names.keep(uid, user)
+            return user
+    return ""
 
 
 def user_name(uid: int) -> str:

@@ -30,6 +30,13 @@ class TestWatch:
             assert feed.last_event_id == "f00-42"
         assert b"last-event-id: f00-41\r\n" in server.heard[0].lower()
 
+    @pytest.mark.parametrize(("events", "target"), [(None, b"/v1/events "), (7, b"/v1/events?events=7 ")])
+    async def test_how_many_events_of_the_past(self, server: Server, events: int | None, target: bytes) -> None:
+        server.data = SSE + b"data: %s\n\n" % encode(ITEM)
+        async with AdminClient(server.path).watch(events=events) as feed:
+            await anext(feed)
+        assert server.heard[0].startswith(b"GET " + target)
+
     async def test_leaving_closes_the_socket(self, server: Server) -> None:
         server.stays = True
         server.data = SSE + b"data: %s\n\n" % encode(ITEM)

@@ -1,5 +1,6 @@
 """The command line as a whole: help, version, exit statuses, messages on the right stream."""
 
+import json
 import os
 import re
 import subprocess
@@ -50,6 +51,14 @@ def test_the_list_of_commands_is_not_cut(run: Any) -> None:
 
 def test_version(run: Any) -> None:
     assert run("--version").out == f"llmgate {__version__}\n"
+    for line in (("--json", "--version"), ("--version", "--json")):
+        assert json.loads(run(*line).out) == {"schema": 1, "version": __version__}
+
+
+def test_verbose_tells_what_is_asked_of_whom(run: Any, daemon: Any) -> None:
+    told = run("status", "-v", "--socket", daemon.socket)
+    assert re.fullmatch(rf"llmgate: {daemon.socket}: GET /v1/status: 200 after \d+ ms, [\d,]+ bytes\n", told.err)
+    assert told.out == run("status", "--socket", daemon.socket).out
 
 
 @pytest.mark.parametrize(
@@ -121,7 +130,7 @@ def test_a_reader_that_leaves_ends_it_in_silence(daemon: FakeDaemon, tmp_path: P
         (("status", "--watch", "x"), "'--watch': must be a number, 0.1 or more, such as 2 or 0.5"),
         (("ps", "--state", "odd"), "'--state': must be waiting, running, draining or done"),
         (("serve", "--upstream", "foo"), "'--upstream': must be NAME=URL, such as reasoning=http://127.0.0.1:8000"),
-        (("serve", "--listen", "8080"), '\'--listen\': must be "host:port", "[::1]:port" or "unix:/path"'),
+        (("serve", "--listen", "8080"), '\'--listen\': must be "host:port", "[::1]:port", "unix:/path" or "fd:3"'),
     ],
 )
 def test_a_wrong_value_is_told_in_our_own_words(run: Any, line: tuple[str, ...], said: str) -> None:

@@ -65,6 +65,16 @@ def test_it_speaks_only_when_its_own_daemon_answers(daemon: FakeDaemon, capsys: 
     assert "llmgate top" in capsys.readouterr().err
 
 
+def test_as_json_it_says_where_it_stands(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
+    from llmgate.cli.demo import Announcement
+
+    daemon.status = status_of(pid=os.getpid())
+    assert Announcement(daemon.socket, "http://127.0.0.1:8080", "llmgate", as_json=True).made()
+    told, said = capsys.readouterr()
+    where = {"schema": 1, "url": "http://127.0.0.1:8080/llm", "socket": str(daemon.socket), "pid": os.getpid()}
+    assert (json.loads(told), said) == (where, "")
+
+
 def test_it_runs_as_a_person_runs_it_and_ends_on_ctrl_c(tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
     tmp_path.chmod(0o700)

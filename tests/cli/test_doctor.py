@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from llmgate.adminapi import CertificateView, EndpointView
 from llmgate.cli import doctor
 from llmgate.cli.doctor import Finding, installation, upstream
 from tests.cli.conftest import FakeDaemon, Run, status_of
@@ -86,6 +87,55 @@ def test_a_server_that_is_down_is_told_beside_what_an_operator_does() -> None:
     assert found[0][1].startswith("down: it takes no connection")
 
 
+def test_while_it_stops_no_operator_drains() -> None:
+    (finding,) = upstream(view_of("a", state="draining"), LISTEN, stopping=True)
+    assert (finding.text, finding.advice) == ("draining, as llmgate is stopping", "")
+    (paused,) = upstream(view_of("a", state="paused"), LISTEN, stopping=True)
+    assert paused.text == "paused by an operator"
+
+
+def test_what_a_reload_took_away_is_not_an_operators_doing() -> None:
+    (finding,) = upstream(view_of("a", state="draining", leaving=True), LISTEN)
+    assert finding.text == "draining, as it is no longer in the settings"
+    assert "resume" not in finding.advice
+    assert finding.advice.endswith("put it back there, then: llmgate reload")
+
+
+@pytest.mark.parametrize(
+    ("alarm", "fields", "advice"),
+    [
+        ("mismatch: fewer slots (2) than", {}, "llmgate set a max_concurrent=2 --persist\nor start the server"),
+        ("mismatch: fewer slots (0) than", {}, "llmgate set a max_concurrent=auto --persist\nor start the server"),
+        (
+            "mismatch: fewer slots (2) than",
+            {"endpoints": [EndpointView(name="b", up=True)]},
+            "lower max_concurrent of that",
+        ),
+        ("stalled: so", {}, ""),
+    ],
+)
+def test_what_to_do_about_an_alarm(alarm: str, fields: Any, advice: str) -> None:
+    (finding,) = upstream(view_of("a", alarms=[alarm], **fields), LISTEN)
+    assert finding.advice[: len(advice) or None] == advice
+
+
+@pytest.mark.parametrize("state", ["active", "inactive"])
+def test_a_port_that_systemd_holds_is_not_knocked_at(
+    run: Run, settings: Path, tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    systemctl = tmp_path / "systemctl"
+    shown = f"Listen=/run/x.sock (Stream)\\nListen=[::]:{port} (Stream)\\nActiveState={state}\\n"
+    systemctl.write_text(f"#!/bin/sh\n[ $1 = --user ] && exec printf '{shown}'\nexit 1\n")
+    systemctl.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    settings.write_text(f'[server]\nlisten = ["127.0.0.1:{port}"]\n' + settings.read_text())
+    knocked: list[str] = []
+    monkeypatch.setattr(doctor, "_answers", lambda url: bool(knocked.append(url)))
+    ended = run("doctor", "--config", settings, "--socket", tmp_path / "admin.sock")
+    said = f"ok    port: 127.0.0.1:{port} is held by llmgate.socket of systemd: the first who connects starts llmgate"
+    assert (said in ended.out, knocked == []) == (state == "active", state == "active")
+
+
 def test_two_owners_of_the_package() -> None:
     assert list(installation(["llmgated"])) == []
     (finding,) = installation(["llmgate", "llmgated"])
@@ -161,7 +211,7 @@ def test_fewer_slots_than_the_cap_is_told(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr("llmgate.cli.probe.ask", told)
     assert doctor._server("a", "http://gpu", 1) == Finding("upstream a", "ok", "http://gpu answers")
-    assert doctor._server("a", "http://gpu", 2).text == "http://gpu has 1 slots, fewer than max_concurrent = 2"
+    assert doctor._server("a", "http://gpu", 2).text == "http://gpu has 1 slot, fewer than max_concurrent = 2"
     assert doctor._server("a", "http://gpu", "auto").state == "ok"
 
 
@@ -173,3 +223,23 @@ def test_without_a_daemon_a_gate_is_known_too(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr("llmgate.cli.probe.ask", told)
     assert doctor._server("a", "http://gpu", 1).text.startswith("http://gpu is an llmgate: that makes a chain")
+
+
+@pytest.mark.parametrize(
+    ("until", "state", "said"),
+    [
+        ("2027-01-30T09:00:00Z", "ok", "for gate.lan, 10.0.0.1, until 2027-01-30"),
+        ("2026-12-10T09:00:00Z", "warn", "that for gate.lan, 10.0.0.1 ends on 2026-12-10"),
+        ("2026-11-29T09:00:00Z", "fail", "that for gate.lan, 10.0.0.1 is out of date since 2026-11-29"),
+    ],
+)
+def test_a_certificate_that_ends_soon_is_told(until: str, state: str, said: str) -> None:
+    shown = CertificateView(fingerprint="00", names=["gate.lan", "10.0.0.1"], expires_at=until)
+    (found,) = doctor._certificate(status_of(certificate=shown))
+    assert (found.what, found.state, found.text) == ("certificate", state, said)
+    assert bool(found.advice) == (state != "ok")
+
+
+def test_of_one_of_which_nothing_is_known_nothing_is_said() -> None:
+    for shown in (None, CertificateView(fingerprint="")):
+        assert list(doctor._certificate(status_of(certificate=shown))) == []

@@ -7,7 +7,9 @@ import pytest
 import typer
 
 from llmgate.adminapi import EventView, FeedItem
-from llmgate.cli.events import Chosen, _since, line
+from llmgate.cli.events import ALL_KEPT, Chosen, _since, line
+from llmgate.errors import AdminRefusal
+from tests.cli.conftest import FakeDaemon, Run, status_of, upstream
 
 NOW = datetime(2026, 11, 30, 14, 2, 31, tzinfo=UTC)
 
@@ -50,6 +52,45 @@ def test_of_the_past_the_newest_or_those_since_then() -> None:
     late = Chosen(None, NOW + timedelta(seconds=7), None, every=False)
     assert [each.number for each in late.earlier(item)] == [7, 8]
     assert list(Chosen(None, None, 0, every=False).earlier(item)) == []
+
+
+@pytest.mark.parametrize(
+    ("chosen", "wanted"),
+    [
+        (Chosen(None, None, 300, every=True), 300),
+        (Chosen(None, None, 0, every=True), 0),
+        (Chosen(None, None, 10, every=False), ALL_KEPT),
+        (Chosen("a", None, 10, every=True), ALL_KEPT),
+        (Chosen(None, NOW, 10, every=True), ALL_KEPT),
+        (Chosen(None, None, None, every=True), ALL_KEPT),
+    ],
+)
+def test_how_far_back_is_asked(chosen: Chosen, wanted: int) -> None:
+    assert chosen.wanted == wanted
+
+
+@pytest.mark.parametrize(
+    ("options", "latest"),
+    [([], 10), (["-n", "3"], 3), (["--since", "5m"], None), (["--since", "5m", "-n", "3"], 3)],
+)
+def test_the_newest_of_those_since_then(
+    run: Run, daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch, options: list[str], latest: int | None
+) -> None:
+    seen: list[Chosen] = []
+
+    async def follow(_: object, chosen: Chosen, *__: object, **___: object) -> None:
+        seen.append(chosen)
+
+    monkeypatch.setattr("llmgate.cli.events._follow", follow)
+    assert run("events", *options, "--socket", daemon.socket).status == 0
+    assert seen[0]._lines == latest
+
+
+def test_one_that_a_reload_calls_otherwise() -> None:
+    status = status_of(upstream("uno"), renamed={"one": "uno"})
+    item = FeedItem(type="snapshot", number=9, now_ms=0, status=status)
+    with pytest.raises(AdminRefusal, match="a reload calls it uno"):
+        Chosen("one", None, 1, every=True).check(item)
 
 
 def test_since_when() -> None:

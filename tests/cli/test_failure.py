@@ -79,7 +79,10 @@ def test_a_wrong_line_as_text_and_as_json(run: Any, line: tuple[str, ...], said:
     assert plain.err.endswith(f"-h' for help.\n\n{sentence(said)}\n")
     told = run(*line, "--json")
     assert (told.status, told.out) == (2, "")
-    assert json.loads(told.err) == {"schema": 1, "error": {"code": "USAGE", "message": said}}
+    assert json.loads(told.err) == {
+        "schema": 1,
+        "error": {"code": "USAGE", "message": sentence(said).removeprefix("llmgate: ")},
+    }
 
 
 @pytest.mark.parametrize("line", [(), ("config",)])

@@ -125,7 +125,10 @@ def test_a_gate_is_said_to_be_one(run: Any, serve: Any, tmp_path: Path) -> None:
     url = serve(GATE)
     shown = run("probe", url)
     assert shown.status == 0
-    assert shown.out.startswith(f"# {url} is an llmgate, and no server itself. Behind it:\n# model reasoning\n")
+    assert shown.out.startswith(
+        f"# {url} is an llmgate, and no server itself: here it is not gated, as the queue is there. "
+        "Behind it:\n# model reasoning\n"
+    )
     assert tomllib.loads(shown.out) == {}
     assert tomllib.loads(shown.out[shown.out.index("# [") :].replace("# ", "")) == {
         "upstreams": {"gate": {"url": url, "max_concurrent": 0, "models": ["reasoning"]}}

@@ -16,7 +16,7 @@ def requests() -> list[Any]:
         request("r-done", state="done", arrived_ms=1_000, dispatched_ms=2_000, ended_ms=9_000, outcome="completed"),
         request("r-left", state="done", arrived_ms=1_000, ended_ms=3_500, outcome="abandoned"),
         request("r-run", state="running", arrived_ms=60_000, dispatched_ms=65_700, output_tokens=412),
-        request("r-3", order=9, arrived_ms=97_000),
+        request("r-3", order=9, arrived_ms=97_000, eta_ms=12_000),
         request("r-b", order=5, arrived_ms=90_000, upstream="b"),
         request(
             "r-1",
@@ -34,13 +34,14 @@ def test_the_list(run: Any, daemon: Any) -> None:
     daemon.requests = requests()
     lines = run("ps", "--socket", daemon.socket).out.splitlines()
     assert lines[0].split() == [
-        "POS", "ID", "UPSTREAM", "STATE", "WAITED", "RUN", "MODEL", "CLIENT", "SESSION", "PURPOSE", "API", "OUT",
+        "POS", "ID", "UPSTREAM", "STATE", "WAITED", "ETA", "RUN", "MODEL", "CLIENT", "SESSION", "PURPOSE", "API",
+        "OUT",
     ]  # fmt: skip
-    assert [line.split()[:6] for line in lines[1:]] == [
-        ["1", "r-1", "a", "waiting", "41s", "-"],
-        ["2", "r-3", "a", "waiting", "3s", "-"],
-        ["1", "r-b", "b", "waiting", "10s", "-"],
-        ["-", "r-run", "a", "running", "5.7s", "34s"],
+    assert [line.split()[:7] for line in lines[1:]] == [
+        ["1", "r-1", "a", "waiting", "41s", "-", "-"],
+        ["2", "r-3", "a", "waiting", "3s", "~12s", "-"],
+        ["1", "r-b", "b", "waiting", "10s", "-", "-"],
+        ["-", "r-run", "a", "running", "5.7s", "-", "34s"],
     ]
     assert "\x1b" not in "".join(lines)
     assert "a-model-with-a-name-that-is-muc~" in lines[1]
@@ -51,7 +52,10 @@ def test_with_all_the_ended_ones_follow_newest_first(run: Any, daemon: Any) -> N
     daemon.requests = requests()
     lines = run("ps", "-a", "--socket", daemon.socket).out.splitlines()
     assert [line.split()[1] for line in lines[-2:]] == ["r-done", "r-left"]
-    assert [line.split()[3:6] for line in lines[-2:]] == [["completed", "1s", "7s"], ["abandoned", "2.5s", "-"]]
+    assert [line.split()[3:7] for line in lines[-2:]] == [
+        ["completed", "1s", "-", "7s"],
+        ["abandoned", "2.5s", "-", "-"],
+    ]
     assert len(lines) == 7
 
 
@@ -114,6 +118,14 @@ def test_on_a_terminal_it_fits(run: Any, daemon: Any, monkeypatch: pytest.Monkey
     assert max(map(len, lines)) <= max(width, 50)
     assert [line.split()[3] for line in lines[1:3]] == ["waiting", "waiting"]
     assert ("API" in lines[0]) == (width == 400)
+
+
+def test_a_cut_id_can_be_typed(run: Any, daemon: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = ["req_cb7f3a21d94e4b", "req_cb7f3a21d94eZb", "req_e"]
+    daemon.requests = [request(one, order=n, model="qwen2.5:3b-instruct-q8") for n, one in enumerate(ids)]
+    monkeypatch.setattr("llmgate.cli.ps.terminal_width", lambda: 60)
+    shown = [line.split()[1] for line in run("ps", "--socket", daemon.socket).out.splitlines()[1:]]
+    assert shown == ["req_cb7f3a21d94e4", "req_cb7f3a21d94eZ", "req_e"]
 
 
 def test_at_80_columns_it_still_says_who(run: Any, daemon: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from llmgate.adminapi import RequestDetail, Step, encode
-from tests.cli.conftest import FakeDaemon, Run
+from llmgate.adminapi import RequestDetail, Step, UpstreamAnswer, encode
+from tests.cli.conftest import FakeDaemon, Run, upstream
 from tests.cli.conftest import request as view_of
 
 
@@ -23,6 +23,7 @@ def show(run: Run, daemon: FakeDaemon, shown: RequestDetail) -> str:
 def test_one_that_waits(run: Run, daemon: FakeDaemon) -> None:
     waits = view_of("req_1", arrived_ms=1000, deadline_ms=301_000, client="dsh", session="s")
     told = {"client_version": "1.2", "session_from": "x-session-id", "queue_frames": 9}
+    daemon.answers["/v1/upstreams/a"] = encode(UpstreamAnswer(now_ms=1, upstream=upstream("a")))
     waits = msgspec.structs.replace(waits, key="laptop", **told)
     shown = show(run, daemon, detail(request=waits, position=2, depth=3, eta_ms=18_000))
     assert "state     waiting, position 2 of 3, about 18s to go (an estimate), at most 5m" in shown
@@ -32,6 +33,29 @@ def test_one_that_waits(run: Run, daemon: FakeDaemon) -> None:
     assert ", 9 queue frames sent" in shown
     assert "key       laptop" in shown
     assert "ran " not in shown
+
+
+@pytest.mark.parametrize(
+    ("fields", "because"),
+    [
+        ({"state": "down", "detail": "no answer"}, "a is down: no answer"),
+        ({"state": "paused"}, "an operator has paused a, llmgate resume a ends that"),
+        (
+            {"state": "paused", "up": False},
+            "a is down, and an operator has paused a, llmgate resume a ends that",
+        ),
+        ({"state": "draining"}, "a drains: it takes nobody new, and serves those that are there"),
+        ({"state": "full", "max_concurrent": 2, "running": 1, "draining": 1}, "2 of 2 slots of a taken"),
+        ({"state": "ok", "max_concurrent": 2, "running": 1}, ""),
+    ],
+)
+def test_why_it_waits(run: Run, daemon: FakeDaemon, fields: Any, because: str) -> None:
+    answer = UpstreamAnswer(now_ms=1, upstream=upstream("a", **fields))
+    daemon.answers["/v1/upstreams/a"] = encode(answer)
+    shown = show(run, daemon, detail(position=1, depth=3))
+    assert [line.removeprefix("because").strip() for line in shown.splitlines() if line.startswith("because")] == (
+        [because] if because else []
+    )
 
 
 def test_one_that_is_over_with_its_journey(run: Run, daemon: FakeDaemon) -> None:

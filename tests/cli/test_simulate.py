@@ -45,6 +45,17 @@ def test_it_answers_and_tells_at_the_end_what_it_saw(number: signal.Signals) -> 
     assert json.loads(out)["finished"] == 1
 
 
+@pytest.mark.parametrize(
+    ("kind", "known", "slots"),
+    [("any", "auto", 2), ("llama-server", "llama-server", 2), ("ollama", "ollama", None), ("vllm", "vllm", None)],
+)
+def test_it_is_known_as_whom_it_is_told_to_be(run: Any, kind: str, known: str, slots: int | None) -> None:
+    with simulator("--slots", "2", "--model", "qwen2.5:3b-instruct", "--kind", kind) as (_, url):
+        told = json.loads(run("--json", "probe", url).out)
+    assert (told["kind"], told["slots"], told["messages"]) == (known, slots, True)
+    assert [model["name"] for model in told["models"]] == ["qwen2.5:3b-instruct"]
+
+
 def test_it_fails_as_told() -> None:
     with simulator("--fail", "503:1", "--seed", "3") as (_, url):
         assert httpx.post(f"{url}/v1/messages", json={"messages": []}).status_code == 503

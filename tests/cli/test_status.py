@@ -43,9 +43,9 @@ def test_the_screen() -> None:
             "reasoning  ok     8/8        0/64      -       0s        -         0     4        0       0       "
             "1 slot not free yet"
         ),
-        "open       ok     3/-        0/-       -       -         -         0     0        0       0",
-        "vllm-a100  down   0/8        0/-       -       -         -         0     0        0       0       refused?[2J",
-        "gone       down   0/1        2/-       -       -         -         0     0        0       0       no; one; b",
+        "open       ok     3/∞        0/∞       -       -         -         0     0        0       0       not gated",
+        "vllm-a100  down   0/8        0/∞       -       -         -         0     0        0       0       refused?[2J",
+        "gone       down   0/1        2/∞       -       -         -         0     0        0       0       no; one; b",
     ]
 
 
@@ -147,7 +147,12 @@ def test_a_narrow_terminal_has_the_remarks_below(width: int) -> None:
     lines = screen(example(), width=width)
     table, remarks = lines[1:7], lines[7:]
     assert max(map(len, table)) <= width
-    assert remarks == ["reasoning: 1 slot not free yet", "vllm-a100: refused?[2J", "gone: no; one; b"]
+    assert remarks == [
+        "reasoning: 1 slot not free yet",
+        "open: not gated",
+        "vllm-a100: refused?[2J",
+        "gone: no; one; b",
+    ]
     assert all(title in table[0] for title in ("STATE", "RUN/SLOTS", "WAIT/MAX", "FULL", "FAILED"))
 
 

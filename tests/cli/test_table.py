@@ -47,7 +47,12 @@ def test_paint_needs_a_style_and_the_wish_for_colour() -> None:
         (-5, "0s"),
         (2_140, "2.1s"),
         (5_700, "5.7s"),
-        (9_999, "9.9s"),
+        (2_998, "3s"),
+        (9_949, "9.9s"),
+        (9_950, "10s"),
+        (10_499, "10s"),
+        (10_500, "11s"),
+        (59_600, "1m00s"),
         (10_000, "10s"),
         (38_000, "38s"),
         (70_000, "1m10s"),
@@ -65,7 +70,7 @@ def test_only_as_much_is_taken_as_is_needed() -> None:
     texts = lambda width: [cell.text for cell in fitted(rows, width, steps)[1]]  # noqa: E731
     assert texts(None) == texts(23) == ["abcdefghij", "a-long-name"]
     assert texts(22) == ["abcdefghij", "a-lon~"]
-    assert texts(17) == ["abcd..ij", "a-lon~"]
-    assert texts(15) == ["abcd..ij"]
-    assert texts(1) == ["abcd..ij"]
+    assert texts(17) == ["abcdefgh", "a-lon~"]
+    assert texts(15) == ["abcdefgh"]
+    assert texts(1) == ["abcdefgh"]
     assert fitted(rows, 22, steps)[1][1] == Cell("a-lon~", "ok")

@@ -29,7 +29,7 @@ def test_options(
 ) -> None:
     seen: list[Any] = []
 
-    def start(socket: Path, **given: bool) -> int:
+    def start(socket: Path, **given: Any) -> int:
         seen.append((socket, given))
         return 7
 
@@ -39,7 +39,9 @@ def test_options(
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     assert run("top", *options, "--socket", daemon.socket).status == 7
-    assert seen == [(daemon.socket, PLAIN | wanted)]
+    ((socket, given),) = seen
+    assert given.pop("doctor")[1:] == ["-m", "llmgate", "--socket", str(socket), "doctor"]
+    assert (socket, given) == (daemon.socket, PLAIN | wanted)
 
 
 def test_a_theme_that_there_is_not(run: Any) -> None:

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from llmgate.adminapi import RequestDetail, encode
 from llmgate.cli.trial import Course, events
-from tests.cli.conftest import FakeDaemon, status_of
+from tests.cli.conftest import FakeDaemon, request, status_of
 
 QUEUE = 'event: queue\ndata: {{"type":"ping","position":{0},"depth":3,"waited_ms":0}}\n\n'
 START = 'event: message_start\ndata: {"type":"message_start","message":{}}\n\n'
@@ -56,6 +57,7 @@ def door(monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
 
         def _send(self, status: int, body: str) -> None:
             self.send_response(status)
+            self.send_header("llmgate-request-id", "req_1")
             self.end_headers()
             self.wfile.write(body.encode())
             self.wfile.flush()
@@ -102,6 +104,26 @@ def test_while_it_waits_each_position_is_told_once(run: Any, line: Any, door: Do
     assert run(*line, "-q").err == ""
 
 
+def test_why_nobody_moves_is_told(run: Any, line: Any, door: Door) -> None:
+    held = QUEUE.format(1).replace('"waited_ms":0', '"waited_ms":0,"state":"upstream_down"')
+    door.stream = QUEUE.format(1) + held * 2 + QUEUE.format(1) + door.stream
+    assert run(*line).err.splitlines() == [
+        "waiting: position 1 of 3",
+        "waiting: position 1 of 3: the upstream is down",
+        "waiting: position 1 of 3: the upstream is back",
+    ]
+    assert json.loads(run(*line, "--json").out)["positions"] == [1]
+
+
+def test_the_wait_is_that_in_the_queue(run: Any, line: Any, door: Door, daemon: FakeDaemon) -> None:
+    assert json.loads(run(*line, "--json").out)["waited_ms"] == 0
+    door.stream = QUEUE.format(1) + door.stream
+    waited = request("req_1", state="done", arrived_ms=1000, dispatched_ms=43_000)
+    daemon.answers["/v1/requests/req_1"] = encode(RequestDetail(now_ms=1, request=waited))
+    assert json.loads(run(*line, "--json").out)["waited_ms"] == 42_000
+    assert "waited       42s, from position 1" in run(*line).out
+
+
 def test_json_has_the_figures(run: Any, line: Any, door: Door) -> None:
     door.stream = QUEUE.format(1) + door.stream
     shown = run(*line, "--json")
@@ -112,26 +134,27 @@ def test_json_has_the_figures(run: Any, line: Any, door: Door) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "stream", "said"),
+    ("status", "stream", "said", "code"),
     [
-        (503, '{"type":"error","error":{"message":"llmgate: the queue is full (QUEUE_FULL)"}}', "the queue is full"),
-        (404, '{"error":"plain words"}', "plain words"),
-        (502, "<html>", "the gate answers with status 502"),
-        (200, QUEUE.format(1) + ERROR, "llmgate: too long (QUEUE_TIMEOUT)"),
-        (200, "event: error\ndata: {\n\n", "an error that says nothing"),
-        (200, QUEUE.format(1), "the stream ended before the answer began"),
+        (503, '{"error":{"message":"llmgate: the queue is full (QUEUE_FULL)"}}', "the queue is full", "QUEUE_FULL"),
+        (404, '{"error":"plain words"}', "plain words", "FAILED"),
+        (502, "<html>", "the gate answers with status 502", "FAILED"),
+        (200, QUEUE.format(1) + ERROR, "too long (QUEUE_TIMEOUT)", "QUEUE_TIMEOUT"),
+        (200, "event: error\ndata: {\n\n", "an error that says nothing", "FAILED"),
+        (200, QUEUE.format(1), "the stream ended before the answer began", "FAILED"),
     ],
-)  # fmt: skip
+)
 def test_an_error_is_told_in_its_own_words(
-    run: Any, line: Any, door: Door, status: int, stream: str, said: str
+    run: Any, line: Any, door: Door, status: int, stream: str, said: str, code: str
 ) -> None:
     door.status, door.stream = status, stream
     done = run(*line)
     assert (done.status, done.out) == (1, "")
     assert said in done.err
-    told = json.loads(run(*line, "--json").out)
-    assert (told["schema"], told["ok"]) == (1, False)
-    assert said in told["error"]
+    as_json = run(*line, "--json")
+    told = json.loads(as_json.err)
+    assert (as_json.status, as_json.out, next(iter(told)), told["error"]["code"]) == (1, "", "schema", code)
+    assert said in told["error"]["message"]
 
 
 def test_a_gate_that_is_not_there_is_told(run: Any) -> None:
@@ -139,7 +162,9 @@ def test_a_gate_that_is_not_there_is_told(run: Any) -> None:
         bound.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"
         done = run("try", "m", "--base-url", url)
+        as_json = run("try", "m", "--base-url", url, "--json")
     assert (done.status, done.out) == (1, "")
+    assert json.loads(as_json.err)["error"]["code"] == "NO_ANSWER"
     assert f"no whole answer from {url}: " in done.err
 
 

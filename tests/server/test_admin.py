@@ -28,7 +28,8 @@ async def desk(tmp_path: Path) -> AsyncIterator[AdminDesk]:
         ("/v1/requests?limit=1&limit=2", "GET", 400, "BAD_REQUEST", "the parameter limit is given twice"),
         ("/v1/requests?stat=x", "GET", 400, "BAD_REQUEST", "there is no parameter 'stat' here; did you mean state? "),
         ("/v1/status?x=1", "GET", 400, "BAD_REQUEST", "there is no parameter 'x' here; this path takes none"),
-        ("/v1/events?x=1", "GET", 400, "BAD_REQUEST", "there is no parameter 'x' here; this path takes none"),
+        ("/v1/events?x=1", "GET", 400, "BAD_REQUEST", "there is no parameter 'x' here; there are: events"),
+        ("/v1/events?events=-1", "GET", 400, "BAD_REQUEST", "events must be a whole number, 0 or more"),
         ("/v1/status?" + "&".join("abc" for _ in range(99)), "GET", 400, "BAD_REQUEST", "there are too many "),
         ("/v1/nothing", "GET", 404, "NOT_FOUND", "there is no such path; GET /openapi.json lists all"),
         ("/v1/upstreams/", "GET", 404, "NOT_FOUND", "there is no such path"),
@@ -56,6 +57,7 @@ async def test_a_wrong_method_is_told_the_right_ones(desk: AdminDesk) -> None:
         (b'{"max_concurent":1}', "there is no field 'max_concurent'; did you mean max_concurrent? there are: "),
         (b'{"max_concurrent":-1}', "max_concurrent must be a whole number, 0 (not gated) or more"),
         (b'{"max_queued":"x"}', "max_queued must be a whole number, 0 (refuse at once when busy) or more, or null"),
+        (b'{"persisted":1}', "persisted must be true or false"),
         (b'{"queue_timeout":-1}', "queue_timeout must be a number of seconds, at most ten years, or 0 or null"),
     ],
 )

@@ -34,11 +34,11 @@ class Viewer:
         return found[1]["event"]
 
 
-async def watch(desk: AdminDesk, after: str = "", *, receive_buffer: int | None = None) -> Viewer:
+async def watch(desk: AdminDesk, after: str = "", *, query: str = "", receive_buffer: int | None = None) -> Viewer:
     count = desk.feed.watchers
     client = await Client.connect(str(desk.path), receive_buffer=receive_buffer)
     header = f"last-event-id: {after}\r\n" if after else ""
-    client.send(f"GET /v1/events HTTP/1.1\r\nhost: x\r\n{header}\r\n".encode())
+    client.send(f"GET /v1/events{query} HTTP/1.1\r\nhost: x\r\n{header}\r\n".encode())
     await wait_watchers(desk, count + 1)
     return Viewer(client)
 
@@ -71,6 +71,14 @@ async def test_a_snapshot_and_then_what_happens(desk: AdminDesk) -> None:
     await desk.enter("w")
     runs._place.leave("completed")
     assert [(await viewer.event())["kind"] for _ in range(3)] == ["queued", "released", "admitted"]
+
+
+@pytest.mark.parametrize(("query", "count"), [("", 3), ("?events=1", 1), ("?events=0", 0), ("?events=9999", 3)])
+async def test_the_snapshot_has_as_many_events_as_are_asked_for(desk: AdminDesk, query: str, count: int) -> None:
+    for name in ("r", "w", "v"):
+        await desk.enter(name)
+    _, item = await (await watch(desk, query=query)).item()
+    assert [event["number"] for event in item["events"]] == [1, 2, 3][3 - count :]
 
 
 async def test_who_did_it_is_told(desk: AdminDesk) -> None:

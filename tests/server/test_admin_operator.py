@@ -116,17 +116,24 @@ async def test_what_others_have_made(desk: AdminDesk) -> None:
 
 
 async def test_health_and_readiness(desk: AdminDesk) -> None:
-    assert await desk.get("/healthz") == {"status": "ok"}
-    assert await desk.get("/readyz") == {"status": "ok"}
-    assert await desk.get("/readyz?upstream=a") == {"status": "ok"}
+    """In the shape in which the front door says it."""
+    for path in ("/healthz", "/health"):
+        assert await desk.get(path) == {"status": "ok"}
+    both = {"a": "open", "b": "open", "llmgate": "listening"}
+    assert await desk.get("/readyz") == {"ready": True, "checks": both}
+    assert await desk.get("/readyz?upstream=a") == {"ready": True, "checks": {"a": "open", "llmgate": "listening"}}
     desk.admission.pause("a")
-    assert await desk.get("/readyz") == {"status": "ok"}
+    assert await desk.get("/readyz") == {"ready": True, "checks": both | {"a": "paused"}}
     paused = await desk.ask("GET", "/readyz?upstream=a")
-    assert (paused.status_code, paused.json()) == (503, {"status": "paused"})
+    assert (paused.status_code, paused.json()) == (
+        503,
+        {"ready": False, "checks": {"a": "paused", "llmgate": "listening"}},
+    )
     desk.state = "stopping"
     for query in ("", "?upstream=a", "?upstream=b"):
         stopping = await desk.ask("GET", "/readyz" + query)
-        assert (stopping.status_code, stopping.json()) == (503, {"status": "stopping"})
+        assert (stopping.status_code, stopping.json()["ready"]) == (503, False)
+        assert stopping.json()["checks"]["llmgate"] == "stopping"
     assert await desk.get("/healthz") == {"status": "ok"}
 
 
@@ -169,6 +176,23 @@ async def test_limits_old_and_new(desk: AdminDesk) -> None:
     assert desk.told_by() == [("LimitsChanged", WHO)] * 2
 
 
+async def test_limits_that_stand_in_the_settings_too(desk: AdminDesk) -> None:
+    await desk.act("PATCH", "/v1/upstreams/a", {"max_queued": 3})
+    assert desk.written == []
+    told = await desk.act("PATCH", "/v1/upstreams/a", {"max_queued": 4, "persisted": True})
+    assert (told["new"]["max_queued"], desk.written) == (4, [("a", {"max_queued"})])
+
+
+async def test_the_servers_own_slots(desk: AdminDesk) -> None:
+    answer = await desk.act("PATCH", "/v1/upstreams/a", {"max_concurrent": "auto", "max_queued": 3})
+    assert (answer["new"]["max_concurrent"], answer["new"]["max_queued"]) == (7, 3)
+    assert (answer["was_auto"], answer["is_auto"], desk.slots.followed) == (False, True, {"a"})
+    queue_only = await desk.act("PATCH", "/v1/upstreams/a", {"max_queued": 4})
+    assert (queue_only["was_auto"], queue_only["is_auto"]) == (True, True), "only its own limit ends it"
+    number = await desk.act("PATCH", "/v1/upstreams/a", {"max_concurrent": 7})
+    assert (number["was_auto"], number["is_auto"], desk.slots.followed) == (True, False, set())
+
+
 BOUNDS_ALL = "max_concurrent bounds all 2 endpoints together, each of which keeps its own limit"
 
 
@@ -203,6 +227,12 @@ async def test_a_lower_cap_kills_nobody(desk: AdminDesk) -> None:
     assert desk.admission.gate("a").statistics().running == 2
 
 
+async def test_an_upstream_with_another_name_now_is_told_by_it(desk: AdminDesk) -> None:
+    desk.renamed = {"old": "a"}
+    said = "there is no upstream 'old' any more: a reload calls it a"
+    assert await desk.refusal("GET", "/v1/upstreams/old") == (404, "UNKNOWN_UPSTREAM", said)
+
+
 async def test_while_it_stops_nothing_is_changed_any_more(desk: AdminDesk) -> None:
     desk.state = "stopping"
     body = b'{"max_concurrent":2}'
@@ -211,18 +241,20 @@ async def test_while_it_stops_nothing_is_changed_any_more(desk: AdminDesk) -> No
         ("POST", "/v1/upstreams/a/pause"),
         ("POST", "/v1/upstreams/a/resume"),
         ("POST", "/v1/upstreams/a/drain"),
+        ("POST", "/v1/reload"),
     ):
         refused = await desk.refusal(method, path, body if method == "PATCH" else None)
         assert refused == (409, "CONFLICT", "llmgate is stopping: nothing can be changed any more")
     assert desk.events == []
 
 
-@pytest.mark.parametrize("how", ["pause", "resume", "drain"])
-async def test_one_that_a_reload_took_away_is_not_opened_again(desk: AdminDesk, how: str) -> None:
+@pytest.mark.parametrize("how", ["/pause", "/resume", "/drain", ""])
+async def test_one_that_a_reload_took_away_is_not_changed_any_more(desk: AdminDesk, how: str) -> None:
     desk.leaving = frozenset({"a"})
-    status, code, message = await desk.refusal("POST", f"/v1/upstreams/a/{how}")
+    method, body = ("POST", None) if how else ("PATCH", b'{"max_concurrent":2}')
+    status, code, message = await desk.refusal(method, f"/v1/upstreams/a{how}", body)
     assert (status, code) == (409, "CONFLICT")
-    assert "put it back there and reload" in message
+    assert message.endswith("to keep it put it back there, then: llmgate reload")
     assert desk.events == []
 
 

@@ -5,12 +5,13 @@ import os
 import pwd
 import socket
 import struct
+import time
 from typing import Any
 
 import pytest
 
 from llmgate.server import admin_peer
-from llmgate.server.admin_peer import Peer, peer_of, user_name
+from llmgate.server.admin_peer import Names, Peer, peer_of, user_name
 
 ME = os.getuid()
 
@@ -69,6 +70,35 @@ async def test_a_slow_directory_of_users_is_not_waited_for(monkeypatch: pytest.M
         await never.wait()
         return ""
 
+    monkeypatch.setattr(admin_peer, "_names", Names())
     monkeypatch.setattr(admin_peer, "_NAME_SECONDS", 0.01)
     monkeypatch.setattr(asyncio, "to_thread", hang)
     assert await Peer(0).name() == "uid 0"
+
+
+async def test_a_script_that_acts_thousands_of_times_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And again after a minute: it may have another name."""
+    asked: list[int] = []
+    now = [1000.0]
+
+    def look_up(uid: int) -> str:
+        asked.append(uid)
+        return "alice"
+
+    monkeypatch.setattr(admin_peer, "_names", Names())
+    monkeypatch.setattr(admin_peer, "user_name", look_up)
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    for uid in (5, 5, 6, 5):
+        assert await Peer(uid).name() == f"uid {uid} (alice)"
+    assert asked == [5, 6]
+    now[0] += 61
+    assert await Peer(5).name() == "uid 5 (alice)"
+    assert asked == [5, 6, 5]
+
+
+def test_as_many_users_as_there_are_do_not_pile_up() -> None:
+    names = Names()
+    for uid in range(10_000):
+        names.keep(uid, "")
+        assert names.get(uid) == ""
+    assert len(names._known) <= 64

@@ -13,6 +13,7 @@ GET /v1/events
 GET /v1/config
 GET /metrics
 GET /healthz
+GET /health
 GET /readyz
 GET /openapi.json
 """

@@ -161,7 +161,7 @@ def test_without_permission_it_says_how_to_get_it_and_nothing_changes(folder: Pa
             for told, in_json in llmgate(gate, *LOOKING, *ACTING):
                 text = f"ermission denied on {gate.socket}\n\n{advice.replace('COMMAND', told.words[0])}"
                 assert (told.status, told.out, told.error) == (1, "", f"llmgate: p{text}"), told
-                assert in_json.complaint == {"code": "NOT_PERMITTED", "message": f"P{text.rstrip()}"}
+                assert in_json.complaint == {"code": "NOT_PERMITTED", "message": f"p{text.rstrip()}"}
         assert shape(gate) == before
         assert [line for line in gate.new_log if "UPSTREAM_DOWN" not in line] == []
 

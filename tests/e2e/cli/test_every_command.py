@@ -278,6 +278,67 @@ async def test_an_unknown_request_has_the_same_words_everywhere(run: Run, line: 
     assert error_of(await run(*line.format("nobody").split(), "--json"))["code"] == "UNKNOWN_REQUEST"
 
 
+BAD_VALUES = {
+    "status --watch 0": "must be a number, 0.1 or more",
+    "status --check --watch 2": "leave out --watch",
+    "ps --state asleep": "must be waiting, running, draining or done",
+    "top --once --theme pink": "must be default, dark, light or mono",
+    "events --since soon": "must be a duration such as 10m, or a time such as ",
+    "events -n many": "must be a whole number, 0 or more",
+    "move x": "say where to, with --front",
+    "drain x --wait --timeout soon": "must be a number of seconds, or text such as ",
+    "set x max_queued=many": "max_queued must be a whole number, 0 (refuse at once when busy) or more, or none",
+    "set x colour=1": "LIMIT one of max_concurrent, max_queued, queue_timeout",
+    "wait --timeout soon": "must be a number of seconds, or text such as ",
+    "try --base-url nonsense": "must be an http or https URL such as ",
+    "connect nobody": "there is no client 'nobody'; there are: claude-code, ",
+    "connect curl --base-url nonsense": "must be an http or https URL such as ",
+    "probe ftp://x": "must be an http or https URL such as ",
+    "completion tcsh": "must be bash, zsh or fish",
+    "completion --names colours": "must be upstreams, requests or waiting",
+    "serve --upstream x": "must be NAME=URL, such as ",
+    "serve --listen nonsense": 'must be "host:port", ',
+    "demo --listen 0.0.0.0:1": "must be a loopback address with a port, such as ",
+    "simulate --slots 0": "must be a whole number, 1 or more",
+    "simulate --port 99999": "must be a whole number from 0 to 65535",
+    "simulate --fail often": "give refuse, break, or a status from 400 to 599",
+    "config import --from x": "must be litellm, llama-swap or ollama",
+}
+"""A value that may not be, and what is said of those that may."""
+
+NAMED_ONLY = {"inspect": "ID", "cancel": "ID", "pause": "UPSTREAM", "resume": "UPSTREAM"}
+"""Their only value is a name, which the daemon knows or does not; without it they say what is missing."""
+
+WITHOUT_VALUE = {"reload", "doctor", "metrics", "paths", "config schema"}
+OF_FILES = {"config init", "config check", "config show"}
+"""Any path may be one."""
+
+
+def test_every_command_that_takes_a_value_is_given_a_bad_one() -> None:
+    given = {name for name in tree() for line in BAD_VALUES if f"{line} ".startswith(f"{name} ")}
+    assert tree() == given | NAMED_ONLY.keys() | WITHOUT_VALUE | OF_FILES
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        *BAD_VALUES.items(),
+        *((name, f"missing argument '{what}'") for name, what in NAMED_ONLY.items()),
+        *((f"{name} more", "got unexpected extra argument(s) (more)") for name in sorted(WITHOUT_VALUE)),
+        *((f"{name} x more", "got unexpected extra argument(s) (more)") for name in sorted(OF_FILES)),
+    ],
+)
+async def test_a_bad_value_is_told_with_those_that_may_be(run: Run, tmp_path: Path, line: str, said: str) -> None:
+    whole = ("--socket", tmp_path / "none.sock", *line.split())
+    plain = await run(*whole)
+    assert (plain.status, plain.out) == (2, ""), plain
+    assert said in plain.err.splitlines()[-1]
+    assert plain.err.startswith("Usage: llmgate ")
+    error = error_of(await run(*whole, "--json"))
+    assert error["code"] == "USAGE"
+    assert f"llmgate: {error['message']}" == plain.err.splitlines()[-1]
+
+
 @pytest.mark.parametrize("line", ["events -n 1", "status --watch 60", "drain one --wait", "try two"])
 async def test_ctrl_c_ends_what_waits_there_and_then(
     gate: GateProcess, hands: Hands, run: Run, some_wait: None, line: str
@@ -294,6 +355,7 @@ async def test_ctrl_c_ends_what_waits_there_and_then(
         await process.stdout.readline()
     process.send_signal(signal.SIGINT)
     _, said = await asyncio.wait_for(process.communicate(), 60)
-    assert (process.returncode, said) == (-signal.SIGINT, b"")
+    told = [each for each in said.splitlines() if not each.startswith(b"llmgate: waiting: one is draining")]
+    assert (process.returncode, told) == (-signal.SIGINT, [])
     if line.startswith("drain"):
         await run("resume", "one")

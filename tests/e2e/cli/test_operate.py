@@ -27,7 +27,8 @@ async def test_drain_waits_until_nobody_is_left(gate: GateProcess, hands: Hands,
     running = await gate.ask("two")
     turn = await hands.turn()
     late = await run("drain", "two", "--wait", "--timeout", "300ms")
-    assert (late.status, late.out) == (5, "two is draining: 1 running, 0 waiting\n")
+    assert (late.status, late.out) == (5, "")
+    assert late.err.endswith("llmgate: timed out: two is draining: 1 running, 0 waiting; the drain goes on\n")
     refused = await gate.ask("two")
     assert (await refused.head()).status == 503
     draining = asyncio.ensure_future(run("drain", "two", "--wait", "--json"))
@@ -60,8 +61,8 @@ async def test_set_changes_limits_at_once(gate: GateProcess, hands: Hands, run: 
     [
         ("max_concurrent", "must be LIMIT=VALUE, and LIMIT one of max_concurrent, max_queued, queue_timeout"),
         ("slots=2", "must be LIMIT=VALUE, and LIMIT one of max_concurrent, max_queued, queue_timeout"),
-        ("max_concurrent=none", "max_concurrent must be a whole number, 0 or more"),
-        ("max_queued=-1", "max_queued must be a whole number, 0 or more"),
+        ("max_concurrent=none", "max_concurrent must be a whole number, 0 (not gated) or more, or auto"),
+        ("max_queued=-1", "max_queued must be a whole number, 0 (refuse at once when busy) or more, or none"),
         ("queue_timeout=soon", 'queue_timeout must be a number of seconds, or text such as "250ms"'),
     ],
 )
@@ -99,18 +100,79 @@ async def test_persist_and_reload(tmp_path: Path, run: Run, hands: Hands) -> Non
         assert kept.out == (f"a: max_concurrent 1 -> 3, queue_timeout none -> 5m, written to {own.settings_path}\n")
         written = tomllib.loads(own.settings_path.read_text())["upstreams"]["a"]
         assert (written["max_concurrent"], written["queue_timeout"]) == (3, "5m")
+        assert await run(*at, "reload") == (0, "nothing changed\n", "")
+        await run(*at, "set", "a", "max_concurrent=2")
+        stays = await run(*at, "reload")
+        assert (stays.out, own.upstream("a")["max_concurrent"]) == ("nothing changed\n", 2)
+        assert "upstreams.a.max_concurrent stays 2, as an operator set it; the settings say 3" in stays.err
         own.write_settings({"upstreams": {"a": limits | {"max_concurrent": 4, "queue_timeout": "5m"}}})
         reloaded = await run(*at, "reload")
         assert (reloaded.status, reloaded.err) == (0, "")
-        assert "upstreams.a.max_concurrent: 1 -> 4" in reloaded.out
+        assert "upstreams.a.max_concurrent: 3 -> 4" in reloaded.out
         assert own.upstream("a")["max_concurrent"] == 4
         own.write_settings({"upstreams": {"a": limits | {"max_concurrent": -4}}})
         broken = await run(*at, "reload")
         assert (broken.status, broken.out) == (1, "")
         assert f"{own.settings_path}:" in broken.err
         assert broken.err.endswith("llmgate: the old settings stay in force\n")
-        assert (await run(*at, "reload", "--json")).json["error"]
+        as_json = await run(*at, "reload", "--json")
+        assert (as_json.status, as_json.out) == (1, "")
+        assert json.loads(as_json.err)["error"]["code"] == "BAD_SETTINGS"
         assert own.upstream("a")["max_concurrent"] == 4
+
+
+async def test_the_servers_own_slots_and_back(tmp_path: Path, run: Run, hands: Hands) -> None:
+    """The server tells none, so "auto" is 1; a reload tells what an operator set, and what brings the settings back."""
+    limits = {"url": hands.url, "models": ["m"], "max_concurrent": 3, "kind": "anthropic"}
+    with GateProcess(tmp_path, {"upstreams": {"a": limits}}) as own:
+        at = ("--socket", own.socket)
+        assert (await run(*at, "set", "a", "max_concurrent=auto")).out == "a: max_concurrent 3 -> auto (1 now)\n"
+        reloaded = await run(*at, "reload")
+        said = (
+            "upstreams.a.max_concurrent stays auto (1 now), as an operator set it; the settings say 3. To take that: "
+        )
+        assert reloaded == (0, "nothing changed\n", f"llmgate: {said}llmgate set a max_concurrent=3\n")
+        assert (
+            await run(*at, "set", "a", "max_concurrent=0")
+        ).out == "a: max_concurrent auto (1 now) -> 0 (not gated)\n"
+        assert (await run(*at, "status")).out.endswith("not gated\n")
+        assert (await run(*at, "set", "a", "max_concurrent=auto", "--persist")).status == 0
+        assert tomllib.loads(own.settings_path.read_text())["upstreams"]["a"]["max_concurrent"] == "auto"
+        assert "stays" not in (await run(*at, "reload")).err
+
+
+async def test_what_a_reload_did_to_those_who_were_there(tmp_path: Path, run: Run, hands: Hands) -> None:
+    one = {"url": hands.url, "models": ["m"], "max_concurrent": 1, "kind": "anthropic"}
+    with GateProcess(tmp_path, {"upstreams": {"one": one}}) as own:
+        at = ("--socket", own.socket)
+        clients = [await own.ask("m") for _ in range(2)]
+        turn = await hands.turn()
+        await own.wait_waiting("one", 1)
+        own.write_settings({"upstreams": {"uno": {**one, "max_queued": 5}}})
+        reloaded = await run(*at, "reload")
+        assert reloaded.out.splitlines()[-2:] == [
+            'upstreams.uno.max_queued: "none" -> 5',
+            "one is now uno: its queue goes on, 1 waiting and 1 running",
+        ]
+        for line in ("ps --upstream one", "status one", "pause one", "wait --idle --upstream one"):
+            refused = await run(*at, *line.split())
+            assert (refused.status, refused.err) == (
+                1,
+                "llmgate: there is no upstream 'one' any more: a reload calls it uno\n",
+            )
+        await turn.complete()
+        await (await hands.turn()).complete()
+        for client in clients:
+            await client.frames()
+
+
+async def test_the_newest_events_of_one_upstream_since_then(gate: GateProcess, run: Run) -> None:
+    for how in ("pause", "resume") * 3:
+        await run(how, "three")
+    told = await run("events", "--no-follow", "--since", "1h", "--upstream", "three", "--all")
+    assert [line.split()[2] for line in told.out.splitlines()][-6:] == ["paused", "resumed"] * 3
+    few = await run("events", "--no-follow", "--since", "1h", "--upstream", "three", "-n", "2")
+    assert few.out.splitlines() == told.out.splitlines()[-2:]
 
 
 async def test_persist_needs_a_file(tmp_path: Path, run: Run, hands: Hands) -> None:

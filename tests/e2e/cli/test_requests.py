@@ -44,6 +44,39 @@ async def test_inspect_tells_position_and_journey(gate: GateProcess, hands: Hand
     assert "done, completed" in ended.out
 
 
+async def test_what_failed_is_told_wherever_an_operator_looks(gate: GateProcess, hands: Hands, run: Run) -> None:
+    """In log, events, JSON and inspect; without a word of the server, which may quote what it was asked."""
+    gate.mark_log()
+    refuses = await gate.ask("one", stream=False)
+    await (await hands.turn()).answer(500, b'{"error":{"message":"you said: my secret prompt"}}')
+    assert (await refuses.head()).status == 500
+    breaks = await gate.ask("one")
+    turn = await hands.turn()
+    await turn.begin()
+    turn.connection.close()
+    await breaks.body()
+    await gate.wait(gate.is_idle)
+    why = {
+        "it answered with status 500",
+        "the upstream closed the connection before the end of its answer",
+    }
+    ended = [request for request in gate.requests("done") if request["outcome"] == "upstream_error"][:2]
+    assert {request["reason"] for request in ended} == why
+    for request in ended:
+        shown = await run("inspect", request["id"])
+        assert f"state     done, upstream_error: {request['reason']}\n" in shown.out
+        told = (await run("inspect", request["id"], "--json")).json
+        assert told["request"]["reason"] == request["reason"]
+    events = (await run("events", "--no-follow", "-n", "20")).out
+    as_json = [json.loads(line) for line in (await run("events", "--no-follow", "--json")).out.splitlines()]
+    assert {event["reason"] for event in as_json if event["outcome"] == "upstream_error"} >= why
+    log = "\n".join(gate.new_log)
+    for reason in why:
+        assert f": {reason}" in events
+        assert f": {reason}" in log
+    assert "secret" not in events + log + json.dumps(ended)
+
+
 async def test_cancel_tells_the_clients(gate: GateProcess, hands: Hands, run: Run) -> None:
     running, waiting = await gate.ask("one"), await gate.ask("one")
     turn = await hands.turn()
