@@ -16,19 +16,21 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from datetime import UTC, datetime
-from pathlib import Path
 
 import uvloop
 from starlette.types import ASGIApp
 
 from llmgate import __version__
-from llmgate.adminapi import Reloaded, Status
+from llmgate.adminapi import CertificateView, Reloaded, Status
+from llmgate.config.certificate import Certificate
 from llmgate.config.load import Loaded
 from llmgate.config.paths import default_admin_socket
+from llmgate.config.settings import Settings
 from llmgate.core.capacity import admin_connections, client_connections, metrics_connections
+from llmgate.core.closing import CUT
 from llmgate.core.events import CallerRefused, Event, SettingsReloaded
 from llmgate.core.gate import Gate
-from llmgate.errors import LlmgateError, Refused
+from llmgate.errors import LlmgateError, Refused, SettingsError
 from llmgate.reloader import STOPPING, Reloader
 from llmgate.roster import Roster
 from llmgate.selfcheck import SelfCheck
@@ -40,8 +42,9 @@ from llmgate.server.door import Door, metrics_rules
 from llmgate.server.frontdoor import FrontDoor
 from llmgate.server.http_server import HttpServer, WireLimits
 from llmgate.server.metrics_app import MetricsApp
+from llmgate.server.passed import NOTHING, Given, take
 from llmgate.server.services import Services
-from llmgate.server.sockets import SocketInUse, SocketNotAllowed, UnixSocket, bind_listen
+from llmgate.server.sockets import SocketInUse, SocketNotAllowed, bind_listen, open_admin, open_entrance
 from llmgate.telemetry import log
 from llmgate.telemetry.emptied import Emptied
 from llmgate.telemetry.feed import Feed
@@ -54,7 +57,7 @@ from llmgate.views import Views
 
 logger = logging.getLogger("llmgate")
 
-OK, IN_USE, NOT_ALLOWED = 0, os.EX_UNAVAILABLE, os.EX_NOPERM
+OK, IN_USE, NOT_ALLOWED, UNUSABLE = 0, os.EX_UNAVAILABLE, os.EX_NOPERM, os.EX_CONFIG
 
 GARBAGE_KEPT = 10_000
 """Objects that may have become garbage in circles before it is looked for: some megabytes."""
@@ -70,20 +73,31 @@ CUT_SECONDS = 1.0
 
 
 def serve(loaded: Loaded, read: Callable[[], Loaded] | None = None) -> int:
-    """Runs the daemon until it is told to stop; the exit status (sysexits: 69 address in use, 77 not allowed).
+    """Runs the daemon until it is told to stop; the exit status (sysexits: 69 address in use, 77 not allowed, 78 a
+    socket that was passed to it cannot be used).
 
     `read` gives the settings as they are by now, for a reload, or raises SettingsError; None: they do not change.
     """
+    given = _take_passed(loaded.settings)  # first: the log may open a file of its own, whose number would be theirs
     log.configure(loaded.settings.log.level, loaded.settings.log.format)
     for warning in loaded.warnings:
         logger.warning("%s", warning.removeprefix("llmgate: "))
+    if isinstance(given, SettingsError):
+        return _refuse_to_start(given, UNUSABLE)
     raise_file_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_run(loaded, read))
+        return runner.run(_run(loaded, read, given))
 
 
-async def _run(loaded: Loaded, read: Callable[[], Loaded] | None) -> int:
-    daemon = Daemon(loaded, read)
+def _take_passed(settings: Settings) -> Given | SettingsError:
+    try:
+        return take(os.environ, os.getpid(), settings)
+    except SettingsError as error:
+        return error
+
+
+async def _run(loaded: Loaded, read: Callable[[], Loaded] | None, given: Given) -> int:
+    daemon = Daemon(loaded, read, given)
     loop = asyncio.get_running_loop()
     for number, act in daemon.signals.items():
         loop.add_signal_handler(number, act)
@@ -106,16 +120,18 @@ def _ignore_signals(loop: asyncio.AbstractEventLoop, numbers: Iterable[int]) -> 
 
 
 def _refuse_to_start(error: LlmgateError, status: int) -> int:
-    logger.error("%s", str(error).removeprefix("llmgate: "))
+    for line in str(error).split("\n"):
+        logger.error("%s", line.removeprefix("llmgate: "))
     return status
 
 
 class Daemon:
     """One process: the gates, the upstreams, the two servers. Make it inside the running loop."""
 
-    def __init__(self, loaded: Loaded, read: Callable[[], Loaded] | None = None) -> None:
-        """`read`: see `serve`."""
+    def __init__(self, loaded: Loaded, read: Callable[[], Loaded] | None = None, given: Given = NOTHING) -> None:
+        """`read`: see `serve`; `given`: the sockets that were passed to this process."""
         self._loaded = loaded
+        self._given = given
         settings = loaded.settings
         self._started = time.monotonic()
         self._started_at = datetime.now(UTC)
@@ -125,7 +141,7 @@ class Daemon:
         self._roster = Roster(loaded, self._on_event, self._on_change)
         self._views = Views(self._roster, self._ledger)
         self._feed = Feed(
-            self._ledger, status=self.status, upstream=self._views.upstream, history=settings.admin.history
+            self._ledger, status=self.status, upstream=self._views.find_upstream, history=settings.admin.history
         )
         self._admission = self._roster.admission
         self._services = Services(
@@ -137,7 +153,8 @@ class Daemon:
             self._roster.lookout.slot_watches,
             loaded.keys,
         )
-        self._reloader = Reloader(loaded, read or (lambda: loaded), self._roster, self._on_applied)
+        self._services.names = loaded.certificate.names if loaded.certificate is not None else ()
+        self._reloader = Reloader(loaded, read or (lambda: loaded), self._roster, self._on_applied, given.find_problems)
         self._services.turned_away.on_told = self._on_turned_away
         self._metrics = Metrics(
             self._gates,
@@ -149,7 +166,7 @@ class Daemon:
         self._notifier = Notifier(os.environ)
         scraped = self._metrics.render if settings.metrics.listen == "main" else None
         self._front = FrontDoor(self._services, settings.server.path_prefix, scraped)
-        self._socket = settings.admin.socket or default_admin_socket(os.environ, os.getuid())
+        self._socket = given.admin_path or settings.admin.socket or default_admin_socket(os.environ, os.getuid())
         self._listen: list[str] = []
         self._stopping = asyncio.Event()
         self._cutting = asyncio.Event()
@@ -170,22 +187,15 @@ class Daemon:
 
     async def run(self, stack: ExitStack) -> None:
         """Until `stop`. Sockets live in `stack`. Raises SocketInUse, SocketNotAllowed before anything has started."""
-        admin_socket = stack.enter_context(
-            UnixSocket(
-                self._socket,
-                mode=self._loaded.settings.admin.mode,
-                private=True,
-                group=self._loaded.settings.admin.group,
-            )
-        )
+        own = self._loaded.settings.admin
+        admin_socket = open_admin(self._given.admin or self._socket, stack, mode=own.mode, group=own.group)
         files = open_files()
         limits = WireLimits(
             max_connections=min(ADMIN_CONNECTIONS, admin_connections(files)),
             connections_name="the limit of connections to the admin socket",
         )
-        admin = HttpServer(self._admin_app(), [admin_socket.bound], limits=limits, protocol=AdminProtocol)
-        sockets = [self._bind(address, stack) for address in self._loaded.settings.server.listen]
-        self._serving = front = self._front_server(sockets, files)
+        admin = HttpServer(self._admin_app(), [admin_socket], limits=limits, protocol=AdminProtocol)
+        self._serving = front = self._front_server(self._open_entrances(stack), files)
         looking = [admin, *self._metrics_server(stack, files)]
         async with asyncio.TaskGroup() as tasks:
             watching = [
@@ -239,7 +249,9 @@ class Daemon:
                 limits.max_connections,
                 files,
             )
-        return HttpServer(self._front, sockets, server.client_stall_timeout, limits)
+        front = HttpServer(self._front, sockets, server.client_stall_timeout, limits)
+        front.set_tls(self._loaded.tls)
+        return front
 
     async def _reload_on_demand(self) -> None:
         """For SIGHUP."""
@@ -277,7 +289,7 @@ class Daemon:
             logger.info("stopping: nothing runs")
         await self._wait_drained(seconds)
         for exchange in running:
-            exchange.stop(Refused("llmgate: llmgate is stopping, this request was cut (REFUSED)"))
+            exchange.stop(Refused(CUT))
         try:
             async with asyncio.timeout(CUT_SECONDS):
                 await running.wait_empty()
@@ -303,23 +315,27 @@ class Daemon:
 
     @property
     def _listening(self) -> str:
-        return f"listening on {', '.join(self._listen)}"
+        return f"listening on {', '.join(self._addresses)}"
+
+    @property
+    def _addresses(self) -> list[str]:
+        """Where clients come in, and how: a reload may have brought a certificate."""
+        if self._loaded.certificate is None:
+            return self._listen
+        return [address.replace("http://", "https://", 1) for address in self._listen]
 
     def _count_running(self) -> int:
         """Those who have a slot, or need none: whoever was dismissed is among the exchanges until it is told."""
         with_slots = sum(self._admission.gate(name).statistics().running for name in self._admission.upstreams())
         return with_slots + self._services.ungated
 
-    def _bind(self, address: str, stack: ExitStack) -> socket.socket:
-        if address.startswith("unix:"):
-            unix = stack.enter_context(UnixSocket(Path(address.removeprefix("unix:")), mode=0o660, private=False))
-            self._listen.append(address)
-            return unix.bound
-        bound = bind_listen(address)
-        stack.callback(bound.close)
-        host, port = bound.getsockname()[:2]
-        self._listen.append(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
-        return bound
+    def _open_entrances(self, stack: ExitStack) -> list[socket.socket]:
+        listen = self._loaded.settings.server.listen
+        opened = [open_entrance(entry, stack) for entry in self._given.entries(listen)]
+        self._listen = [address for _, address in opened]
+        if self._given.replaces_listen:
+            logger.info("server.listen is not used: sockets were passed, and they serve in its place")
+        return [bound for bound, _ in opened]
 
     # ---- what happens
 
@@ -343,14 +359,17 @@ class Daemon:
         services.settings, services.routes, services.upstreams = roster.settings, roster.routes, roster.servers
         services.slot_watches = roster.lookout.slot_watches
         if is_dropped:  # one that left is gone; a reload takes none away without another in its place
+            self._ledger.forget_figures(services.settings.upstreams)
             self._feed.announce()
 
     def _on_applied(self, loaded: Loaded) -> None:
         self._loaded = loaded
         self._services.set_keys(loaded.keys)
+        self._services.names = loaded.certificate.names if loaded.certificate is not None else ()
         log.set_level(loaded.settings.log.level)
         if self._serving is not None:
             self._serving.set_stall(loaded.settings.server.client_stall_timeout)
+            self._serving.set_tls(loaded.tls)
 
     async def reload(self, by: str = "") -> Reloaded:
         """Reads the settings again; with an error nothing has changed. `by`: who asked for it, for the event."""
@@ -386,7 +405,9 @@ class Daemon:
             running=self._services.running,
             ledger=self._ledger,
             feed=self._feed,
+            slots=self._roster.discovery,
             reload=self.reload,
+            note_written=self._reloader.note_written,
         )
         return AdminApp(operator, self._feed, self._loaded.settings.admin.read_only_uids)
 
@@ -404,12 +425,24 @@ class Daemon:
             now_at=rfc3339(datetime.now(UTC)),
             now_ms=round(now * 1000),
             state="stopping" if self._services.draining else "running",
-            listen=self._listen,
+            listen=self._addresses,
             path_prefix=list(self._loaded.settings.server.path_prefix),
             config=str(self._loaded.path.absolute()) if self._loaded.path else "",
             socket=str(self._socket),
+            certificate=_view_certificate(self._loaded.certificate),
             upstreams=self._views.upstreams(),
+            renamed=dict(self._roster.renamed),
         )
+
+
+def _view_certificate(certificate: Certificate | None) -> CertificateView | None:
+    if certificate is None:
+        return None
+    return CertificateView(
+        fingerprint=certificate.fingerprint,
+        names=list(certificate.names),
+        expires_at=rfc3339(certificate.expires) if certificate.expires is not None else "",
+    )
 
 
 def raise_file_limit() -> None:
@@ -437,8 +470,12 @@ def _in_words(reloaded: Reloaded) -> str:
     if reloaded.error:
         return "reload failed: " + reloaded.error.split("\n")[0].removeprefix("llmgate: ")
     waiting = [change.key for change in reloaded.changed if change.reload == "restart"]
-    told = f"reload: {len(reloaded.changed) - len(waiting)} settings changed"
-    return f"{told}; these need a restart: {', '.join(waiting)}" if waiting else told
+    count = len(reloaded.changed) - len(waiting)
+    told = f"reload: {count} setting{'' if count == 1 else 's'} changed"
+    restart = (
+        [f"{'this needs' if len(waiting) == 1 else 'these need'} a restart: {', '.join(waiting)}"] if waiting else []
+    )
+    return "; ".join([told, *restart, *reloaded.fates])
 
 
 def _now_ms() -> int:

@@ -31,7 +31,8 @@ The message is what a person reads. Apart from names that people gave (of upstre
 not the word "quota": some clients sort errors by words.
 """
 
-from typing import ClassVar, Literal
+import re
+from typing import ClassVar, Final, Literal
 
 Outcome = Literal[
     "completed",
@@ -48,6 +49,14 @@ Outcome = Literal[
 ]
 """How a request ended, in exactly one word: abandoned = the client left while waiting, client_gone = while running."""
 
+EXPLAINED: Final[frozenset[Outcome]] = frozenset({"upstream_error", "upstream_timeout", "upstream_down", "refused"})
+"""Those that do not say all: with them an operator is told a reason."""
+
+OWN_FAULT: Final = "a fault inside llmgate, see its log"
+
+
+_FRAME = re.compile(r"^llmgate: |\s*\([A-Z_]+\)$")
+
 
 class LlmgateError(Exception):
     """Anything llmgate raises on purpose; `str(error)` is one sentence for a person."""
@@ -60,9 +69,22 @@ class GateError(LlmgateError):
     status: int = 500
     outcome: Outcome = "upstream_error"
 
+    @property
+    def reason(self) -> str:
+        """The message for an operator, who sees beside it whose it is: without our name and its code, with what the
+        system said."""
+        cause = self.__cause__
+        said = cause.strerror if isinstance(cause, OSError) else None
+        return ": ".join(filter(None, [_FRAME.sub("", str(self)), said]))
+
 
 class BadRequest(GateError):
     code, status, outcome = "BAD_REQUEST", 400, "refused"
+
+    @property
+    def reason(self) -> str:
+        """None of its message, which may quote the request: only a translation is refused after its place is taken."""
+        return "its request cannot be translated for this server"
 
 
 class BodyTooLarge(BadRequest):

@@ -5,7 +5,8 @@
 - An upstream is the same before and after if its name is. One that is only called otherwise, with a server of the old
   one, takes over its queue: see core.succession. Who waits stays in that queue; no reload routes anybody anew.
 - Any other that the settings no longer name is leaving: it takes nobody new, who waits there is served to the end, or
-  sent away where no server of it is up, and it is dropped when the last is gone. Named again before, it comes back.
+  sent away where it is paused or no server of it is up, and it is dropped when the last is gone. Named again before, it
+  comes back; an operator cannot bring it back.
 - What runs at a server is counted by its URL, whoever sent it: see core.account.
 - `prepare` may fail and changes nothing; `apply` cannot fail and does not wait, so nobody sees half of a change.
 """
@@ -24,12 +25,12 @@ from llmgate.config.frozen import FrozenDict
 from llmgate.config.load import Loaded
 from llmgate.config.settings import Settings, UpstreamSettings
 from llmgate.core.account import Account
-from llmgate.core.events import Event, Limits, Mode
+from llmgate.core.events import Event, Limits
 from llmgate.core.gate import Gate
 from llmgate.core.routing import Routes
-from llmgate.core.succession import find_successors
+from llmgate.core.succession import find_successors, names_known
 from llmgate.discovery import Discovery
-from llmgate.fleet import UNKNOWN_SLOTS, endpoint_names, limits_of, make_gate, make_upstream, owners_of
+from llmgate.fleet import UNKNOWN_SLOTS, endpoint_names, limits_of, make_gate, make_upstream, make_upstreams, owners_of
 from llmgate.lookout import Lookout
 from llmgate.upstreams.upstream import Upstream
 
@@ -88,8 +89,12 @@ class Roster:
         self._on_change = on_change
         self.settings = loaded.settings
         self._named = frozenset(loaded.settings.upstreams)
+        self.renamed: Mapping[str, str] = {}
+        """What reloads call an upstream now, by each name that it had before."""
         self._keys = loaded.api_keys
-        self.servers: Mapping[str, Upstream] = _make_servers(loaded.settings, loaded.api_keys)
+        self.servers: Mapping[str, Upstream] = make_upstreams(
+            loaded.settings, {name: _plain(key) for name, key in loaded.api_keys.items()}
+        )
         self._retired: dict[Upstream, str] = {}
         """Servers that others took the place of, as long as something runs there, and the upstreams that have that."""
         self._accounts = Accounts()
@@ -111,8 +116,12 @@ class Roster:
         """Upstreams that the settings no longer name, and that have somebody left."""
         return frozenset(self.settings.upstreams) - self._named
 
+    def is_leaving(self, name: str) -> bool:
+        """Whether that upstream is one of these."""
+        return name not in self._named and name in self.settings.upstreams
+
     @property
-    def overridden(self) -> list[tuple[str, str, object, object]]:
+    def overridden(self) -> list[tuple[str, str, float | None, float | None]]:
         """Limits that an operator set: upstream, key, what is in force, what the settings say."""
         return [
             (name, key, now, said)
@@ -120,10 +129,12 @@ class Roster:
             for key, now, said in self._differences(name)
         ]
 
-    def _differences(self, name: str) -> list[tuple[str, object, object]]:
-        now = self.admission.gate(name).limits
-        said = limits_of(self.settings.upstreams[name], self.discovery.slots(name) or now.max_concurrent)
-        return [(key, getattr(now, key), getattr(said, key)) for key in _SET if getattr(now, key) != getattr(said, key)]
+    def _differences(self, name: str) -> list[tuple[str, float | None, float | None]]:
+        now, settings = self.admission.gate(name).limits, self.settings.upstreams[name]
+        said = limits_of(settings, self.discovery.auto_cap(name) or now.max_concurrent)
+        found = [(key, getattr(now, key), getattr(said, key)) for key in _SET]
+        is_auto = self.discovery.follows(name) and settings.max_concurrent != "auto"
+        return [it for it in found if it[1] != it[2] or (is_auto and it[0] == "max_concurrent")]
 
     async def run(self) -> None:
         """Looks after them for ever."""
@@ -210,6 +221,13 @@ class Roster:
         every = settings.model_copy(update={"upstreams": FrozenDict({**settings.upstreams, **leaving})})
         return Plan(every, frozenset(settings.upstreams), keys, servers, kept, renamed)
 
+    def note_written(self, name: str, settings: UpstreamSettings) -> None:
+        """The settings of that upstream say now what is in force there."""
+        upstreams = FrozenDict({**self.settings.upstreams, name: settings})
+        self.settings = self.settings.model_copy(update={"upstreams": upstreams})
+        self._tell_discovery({endpoint: endpoint for endpoint in self.servers})
+        self._tell()
+
     def _find_renamed(self, settings: Settings) -> dict[str, str]:
         """Old name by new one. One that is leaving already counts as long as somebody is there."""
         before, now = self.settings.upstreams, settings.upstreams
@@ -251,6 +269,7 @@ class Roster:
                 self._retire(server, new_names.get(owners[endpoint], owners[endpoint]))
         self.settings, self.servers, self._keys = plan.settings, plan.servers, plan.keys
         self._named = plan.named
+        self.renamed = names_known(self.renamed, plan.renamed, plan.settings.upstreams)
         self._is_shared = True  # until somebody has looked
 
     def _rename_and_add(self, plan: Plan, before: Settings) -> None:
@@ -286,9 +305,10 @@ class Roster:
     def _limits(self, name: str, old: UpstreamSettings, new: UpstreamSettings, now: Limits) -> Limits:
         """What the settings say otherwise than before; the rest stays, whether an operator set it or not."""
         was, wanted = limits_of(old), limits_of(new, self.discovery.slots(name) or now.max_concurrent)
-        is_auto = old.max_concurrent == new.max_concurrent == "auto" and bool(old.endpoints) is bool(new.endpoints)
+        same_cap = old.max_concurrent == new.max_concurrent and bool(old.endpoints) is bool(new.endpoints)
         changed = {key for key in Limits.__struct_fields__ if getattr(was, key) != getattr(wanted, key)}
-        changed -= {"max_concurrent"} if is_auto else set()
+        changed -= {"max_concurrent"}
+        changed |= set() if same_cap else {"max_concurrent"}  # "auto" may be any number, so none tells that it is new
         return msgspec.structs.replace(now, **{key: getattr(wanted, key) for key in changed})
 
     def _cap(self, name: str, endpoint: str, settings: UpstreamSettings, kept: Mapping[str, str]) -> int:
@@ -322,8 +342,7 @@ class Roster:
 
     def _stands(self, name: str) -> bool:
         """Who waits there may wait for ever."""
-        gate = self.admission.gate(name)
-        return gate.mode is Mode.PAUSED or (gate.holds and not any(it.up for it in gate.endpoints().values()))
+        return self.admission.gate(name).stands
 
     def _see_off(self, name: str) -> None:
         """Something happened there: it is dropped when nobody is left."""
@@ -350,6 +369,7 @@ class Roster:
         rest = {other: it for other, it in self.settings.upstreams.items() if other != name}
         self.settings = self.settings.model_copy(update={"upstreams": FrozenDict(rest)})
         self.lookout.replace(self.servers, owners_of(self.settings), {endpoint: endpoint for endpoint in self.servers})
+        self.discovery.drop(name)
         self.admission.remove(name)
         self._tell()
 
@@ -371,14 +391,6 @@ def same_servers(name: str, new: UpstreamSettings, old_name: str, old: UpstreamS
 def _urls(name: str, settings: UpstreamSettings) -> list[tuple[str, str]]:
     urls = [endpoint.url for endpoint in settings.all_endpoints]
     return list(zip(endpoint_names(name, settings), urls, strict=True))
-
-
-def _make_servers(settings: Settings, keys: Mapping[str, SecretStr]) -> dict[str, Upstream]:
-    return {
-        endpoint: make_upstream(endpoint, upstream, url, _plain(keys.get(name)))
-        for name, upstream in settings.upstreams.items()
-        for endpoint, url in _urls(name, upstream)
-    }
 
 
 def _is_same(old: UpstreamSettings, new: UpstreamSettings) -> bool:

@@ -71,9 +71,9 @@ class SelfCheck:
         if name not in roster.admission.upstreams():  # a reload took it away while another was looked at
             return
         known = self._known.setdefault(name, _Upstream())
-        before = roster.sent_to(name)
+        before, servers = roster.sent_to(name), roster.servers
         told = await self._busy_slots(name, known, idle=not before)
-        if name not in roster.admission.upstreams():  # a reload took it away meanwhile
+        if roster.servers is not servers:  # a reload came meanwhile: what was told may be another server's
             return
         sent = {**before, **roster.sent_to(name)}
         look = self._make_look(name, told, sent)
@@ -108,9 +108,10 @@ class SelfCheck:
             known.pause = min(2 * known.pause, LONGEST_PAUSE_SECONDS)
         found: dict[str, list[Slot] | None] = {}
         gate = self._roster.admission.gate(name)
-        for endpoint in endpoint_names(name, self._roster.settings.upstreams[name]):
-            watch = self._roster.lookout.slot_watches.get(endpoint)
-            told = await watch.busy_slots(idle=idle) if watch is not None and gate.is_up(endpoint) else None
+        endpoints = endpoint_names(name, self._roster.settings.upstreams[name])
+        watches = {it: self._roster.lookout.slot_watches.get(it) if gate.is_up(it) else None for it in endpoints}
+        for endpoint, watch in watches.items():  # none is looked up after another was asked: a reload may come
+            told = await watch.busy_slots(idle=idle) if watch is not None else None
             for slot in told or ():
                 slot.model = f"{endpoint} {slot.model}"
             found[endpoint] = told

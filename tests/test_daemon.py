@@ -288,6 +288,12 @@ def test_a_file_where_the_socket_should_be(tmp_path: Path, capsys: pytest.Captur
     assert "exists and is not a socket" in capsys.readouterr().err
 
 
+def test_a_socket_that_nobody_passed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert serve(loaded(tmp_path, listen=["127.0.0.1:0", "fd:999"])) == os.EX_CONFIG
+    assert "llmgate: fd:999 is no socket that was passed to llmgate; does who starts" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.fixture
 def signals() -> Iterator[None]:
     """A daemon that has ended ignores them, and so would all that this process starts later."""

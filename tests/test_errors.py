@@ -5,7 +5,7 @@ import re
 import pytest
 
 from llmgate import errors
-from llmgate.errors import GateError, LlmgateError, Outcome, QueueFull
+from llmgate.errors import AdminRefusal, BadRequest, GateError, LlmgateError, Outcome, QueueFull, UpstreamDown
 
 ROW = re.compile(r"^    [│├└─ ]*(\w+) +([A-Z_]+) +(\d+|-) +(\w+|-)", re.MULTILINE)
 
@@ -48,3 +48,19 @@ def test_no_two_errors_share_a_code() -> None:
 def test_counts_stand_beside_the_message() -> None:
     error = QueueFull("llmgate: full (QUEUE_FULL)", depth=3, limit=2)
     assert (str(error), error.depth, error.limit) == ("llmgate: full (QUEUE_FULL)", 3, 2)
+
+
+def test_what_an_operator_is_told_of_it() -> None:
+    refused = UpstreamDown("llmgate: no connection to the upstream (UPSTREAM_DOWN)")
+    assert refused.reason == "no connection to the upstream"
+    refused.__cause__ = ConnectionRefusedError(111, "Connection refused")
+    assert refused.reason == "no connection to the upstream: Connection refused"
+    refused.__cause__ = ValueError("some text")
+    assert refused.reason == "no connection to the upstream", "nobody knows what is in it"
+    assert GateError().reason == ""
+    assert "role" not in BadRequest("llmgate: there is no role 'words of it' (BAD_REQUEST)").reason
+
+
+def test_a_refusal_of_the_daemon_has_its_word_beside_the_message() -> None:
+    refusal = AdminRefusal("llmgate: no upstream is called x", "UNKNOWN_UPSTREAM")
+    assert (str(refusal), refusal.code) == ("llmgate: no upstream is called x", "UNKNOWN_UPSTREAM")

@@ -32,7 +32,7 @@ WITHOUT_MODULE = {
     "upstreams/test_oracle.py",
 }
 # Folders of tests about the whole program or about the tests themselves.
-WHOLE = ("clients", "e2e", "support")
+WHOLE = ("clients", "e2e", "etc", "support")
 
 
 def modules() -> list[Path]:

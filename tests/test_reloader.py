@@ -5,6 +5,7 @@ import logging
 import ssl
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ from pydantic import SecretStr
 
 from llmgate import reloader
 from llmgate.config.frozen import FrozenDict
-from llmgate.config.load import Loaded
+from llmgate.config.load import Loaded, load
 from llmgate.config.settings import Settings
 from llmgate.core.caller import Caller
 from llmgate.core.keys import ClientKeys
@@ -81,6 +82,14 @@ async def test_a_new_name_for_the_same_server_is_told_and_nobody_loses_a_place(l
     desk.next = Loaded(renamed, None, (), {}, ClientKeys())
     told = await desk.reloader.reload()
     assert ([change.key for change in told.changed], told.warnings) == (["upstreams.a", "upstreams.b"], [])
+    assert told.fates == ["a is now b: its queue goes on, 1 running"]
+    assert f"reload: {told.fates[0]}" in lines
+    more = renamed.upstreams["b"].model_copy(update={"max_queued": 5})
+    desk.next = Loaded(renamed.model_copy(update={"upstreams": FrozenDict({"c": more})}), None, (), {}, ClientKeys())
+    also = await desk.reloader.reload()
+    assert [(it.key, it.new) for it in also.changed][-1] == ("upstreams.c.max_queued", 5), "what else differs is told"
+    desk.next = Loaded(renamed, None, (), {}, ClientKeys())
+    await desk.reloader.reload()
     assert desk.roster.admission.gate("b").statistics().running == 1
 
 
@@ -92,12 +101,76 @@ async def test_limits_that_an_operator_set_are_told_as_long_as_they_stay(lines: 
     desk.next = loaded({"queue_timeout": "2m", "connect_timeout": 3})
     told = await desk.reloader.reload()
     assert [change.key for change in told.changed] == ["upstreams.a.connect_timeout"]
-    stays = "upstreams.a.{} stays {}, as an operator set it; the settings say {}: llmgate set brings that back"
-    assert told.warnings[1:] == [stays.format("max_concurrent", 4, 1), stays.format("queue_timeout", 90.5, 120)]
+    stays = (
+        "upstreams.a.{0} stays {1}, as an operator set it; the settings say {2}. To take that: llmgate set a {0}={2}"
+    )
+    assert told.warnings[1:] == [
+        stays.format("max_concurrent", 4, 1),
+        stays.format("queue_timeout", "90.5s", "2m"),
+    ]
     assert set(told.warnings) <= set(lines)
     desk.next = loaded({"queue_timeout": "3m", "max_concurrent": 2})
     assert (await desk.reloader.reload()).warnings == ["odd"]
     assert desk.roster.admission.gate("a").limits.max_concurrent == 2
+
+
+async def test_what_an_operator_wrote_down_is_not_new_to_a_reload(lines: list[str]) -> None:
+    desk = Desk(loaded())
+    limits = desk.roster.admission.gate("a").limits
+    desk.roster.admission.set_limits("a", msgspec.structs.replace(limits, max_queued=13))
+    desk.next = loaded({"max_queued": 13, "queue_timeout": "2m"})
+    await desk.reloader.note_written("a", ["max_queued"])
+    assert desk.applied[-1].settings.upstreams["a"].max_queued == 13
+    assert desk.roster.overridden == []
+    assert desk.roster.admission.gate("a").limits.queue_timeout == limits.queue_timeout
+    desk.roster.admission.set_limits("a", msgspec.structs.replace(limits, max_queued=20))
+    told = await desk.reloader.reload()
+    assert [change.key for change in told.changed] == ["upstreams.a.queue_timeout"]
+    assert "upstreams.a.max_queued stays 20, as" in told.warnings[1]
+    assert desk.roster.admission.gate("a").limits.max_queued == 20
+
+
+async def test_only_of_what_was_written_down_the_origin_is_a_new_one(tmp_path: Path) -> None:
+    """The rest of the file is not in force."""
+    file = tmp_path / "llmgate.toml"
+
+    def write(*more: str) -> Loaded:
+        file.write_text("\n".join(["[upstreams.a]", 'url = "http://127.0.0.1:1"', "max_concurrent = 1", *more]))
+        return load(file, environ={})
+
+    desk = Desk(write())
+    desk.next = write("max_queued = 13", "connect_timeout = 3")
+    await desk.reloader.note_written("a", ["max_queued"])
+
+    def places() -> list[str]:
+        origins = desk.applied[-1].origins
+        assert origins is not None
+        keys = ("max_concurrent", "max_queued", "queue_timeout", "connect_timeout")
+        return [origins.place(("upstreams", "a", key)) for key in keys]
+
+    assert places() == [f"{file}:3", f"{file}:4", "default", "default"]
+    desk.next = write("", "max_queued = 14", 'queue_timeout = "2m"', "connect_timeout = 3")
+    await desk.reloader.note_written("a", ["queue_timeout"])
+    assert places() == [f"{file}:3", f"{file}:4", f"{file}:6", "default"]
+    assert desk.applied[-1].settings.upstreams["a"].max_queued == 13
+    assert (await desk.reloader.reload()).error == ""
+    assert places() == [f"{file}:3", f"{file}:5", f"{file}:6", f"{file}:7"]
+
+
+async def test_an_auto_that_was_written_down_is_followed() -> None:
+    desk = Desk(loaded({"max_concurrent": 2}))
+    desk.next = loaded({"max_concurrent": "auto"})
+    await desk.reloader.note_written("a", ["max_concurrent"])
+    assert desk.roster.discovery.follows("a")
+    assert (await desk.reloader.reload()).changed == []
+
+
+@pytest.mark.parametrize("found", [SettingsError("llmgate: x"), loaded({"max_queued": 4})])
+async def test_what_was_written_down_and_cannot_be_found_changes_nothing(found: Any) -> None:
+    desk = Desk(loaded())
+    desk.next = found
+    await desk.reloader.note_written("a" if isinstance(found, Exception) else "b", ["max_queued"])
+    assert desk.applied == []
 
 
 async def test_no_limit_is_told_as_none(lines: list[str]) -> None:
@@ -105,6 +178,53 @@ async def test_no_limit_is_told_as_none(lines: list[str]) -> None:
     limits = desk.roster.admission.gate("a").limits
     desk.roster.admission.set_limits("a", msgspec.structs.replace(limits, queue_timeout=None))
     assert "queue_timeout stays none, as" in (await desk.reloader.reload()).warnings[1]
+
+
+@pytest.mark.parametrize(
+    ("written", "set_to", "said"),
+    [
+        (3, 0, "stays 0 (not gated), as an operator set it; the settings say 3. To take that: llmgate set a {}=3"),
+        (0, 3, "stays 3, as an operator set it; the settings say 0 (not gated). To take that: llmgate set a {}=0"),
+        (
+            "auto",
+            3,
+            "stays 3, as an operator set it; the settings say auto (1 now). To take that: llmgate set a {}=auto",
+        ),
+    ],
+)
+async def test_what_they_say_can_be_typed(written: Any, set_to: int, said: str) -> None:
+    desk = Desk(loaded({"max_concurrent": written}))
+    discovery = desk.roster.discovery
+    discovery._note_slots(discovery._servers["a"], None)
+    limits = desk.roster.admission.gate("a").limits
+    discovery.pin("a")
+    desk.roster.admission.set_limits("a", msgspec.structs.replace(limits, max_concurrent=set_to))
+    told = (await desk.reloader.reload()).warnings[1]
+    assert told == "upstreams.a.max_concurrent " + said.format("max_concurrent")
+
+
+async def test_an_operators_auto_is_told_also_where_it_is_the_number_of_the_settings() -> None:
+    desk = Desk(loaded({"max_concurrent": 1}))
+    assert await desk.roster.discovery.follow_slots("a") == 1, "nobody answers: what is in force"
+    assert (
+        "max_concurrent stays auto (1 now), as an operator set it; the settings say 1"
+        in (await desk.reloader.reload()).warnings[1]
+    )
+    assert desk.roster.discovery.follows("a")
+
+
+async def test_who_was_at_an_upstream_that_is_taken_away_is_told(lines: list[str]) -> None:
+    both = {"a": {"url": "http://127.0.0.1:1"}, "b": {"url": "http://127.0.0.1:2"}}
+    settings = Settings.model_validate({"upstreams": {name: {**it, "max_concurrent": 1} for name, it in both.items()}})
+    desk = Desk(Loaded(settings, None, (), {}, ClientKeys()))
+    for name in ("runs", "waits"):
+        await desk.roster.admission.enter("b", Caller(id=name)).__aenter__()
+    one = settings.model_copy(update={"upstreams": FrozenDict({"a": settings.upstreams["a"]})})
+    desk.next = Loaded(one, None, (), {}, ClientKeys())
+    fates = ["b takes nobody new: 1 waiting and 1 running are served to the end"]
+    assert (await desk.reloader.reload()).fates == fates
+    assert (await desk.reloader.reload()).fates == [], "it is told once"
+    assert f"reload: {fates[0]}" in lines
 
 
 async def test_another_key_in_the_same_file_is_taken_on_and_not_shown(lines: list[str]) -> None:

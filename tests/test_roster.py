@@ -247,6 +247,27 @@ async def test_named_again_it_comes_back_with_everybody() -> None:
     assert [house.state(name) for name in (running, waiting)] == ["running", "running"]
 
 
+@pytest.mark.parametrize("how", [("pause",), ("resume",), ("drain",), ("drain", "resume"), ("pause", "resume")])
+async def test_no_operator_brings_back_one_that_is_leaving(how: tuple[str, ...]) -> None:
+    """Its server is for another one now."""
+    house = House(of(a={}, b={"url": B}))
+    running, waiting = await house.enter("a"), await house.enter("a")
+    house.reload(of(b={}))
+    for call in how:
+        getattr(house.roster.admission, call)("a")
+    late, other = await house.enter("a"), await house.enter("b")
+    await house.turns()
+    assert house.outcomes == {late: ["refused"]}
+    assert [house.state(name) for name in (running, waiting, other)] == ["running", "waiting", "waiting"], "I1"
+    house.places[running].leave("completed")
+    await house.turns()
+    assert [house.state(name) for name in (waiting, other)] == ["running", "waiting"]
+    house.places[waiting].leave("completed")
+    await house.turns()
+    assert house.state(other) == "running"
+    await house.wait_dropped("a")
+
+
 async def test_one_that_nobody_uses_goes_at_once() -> None:
     house = House(of(a={}, b={"url": B}))
     house.reload(of(a={}))
@@ -269,12 +290,14 @@ async def test_what_an_operator_set_stays_until_the_settings_say_something_else(
     assert (gate.limits.max_concurrent, gate.limits.max_queued, gate.limits.queue_timeout) == (4, 6, 7.0)
     house.reload(of(z={"max_queued": 6, "queue_timeout": 7}))
     assert house.roster.overridden == [("z", "max_concurrent", 4, 1)]
+    assert house.roster.renamed == {"a": "z"}
     house.reload(of(z={"max_concurrent": 2, "max_queued": 6, "queue_timeout": 7}))
     assert (gate.limits.max_concurrent, house.roster.overridden) == (2, [])
 
 
 async def test_of_auto_it_is_told_once_the_server_has_said_its_own() -> None:
     house = House(of(a={"max_concurrent": "auto"}))
+    house.roster.discovery.pin("a")
     house.roster.admission.set_limits(
         "a", msgspec.structs.replace(house.roster.admission.gate("a").limits, max_concurrent=4)
     )

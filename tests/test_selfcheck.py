@@ -134,13 +134,48 @@ async def test_in_order_there_is_none() -> None:
 
 async def test_an_upstream_that_a_reload_takes_away_meanwhile() -> None:
     house = House()
-    await house.enter("ours")
+    ours = await house.enter("ours")
 
     async def busy(*, idle: bool) -> None:
-        house.roster.admission.remove("a")
+        z = {"url": "http://127.0.0.1:2", "max_concurrent": 1}
+        house.roster.apply(house.roster.prepare(Settings.model_validate({"upstreams": {"z": z}}), {}))
+        ours.leave("completed")
+        house.roster._drop("a")
 
     house.watch.busy_slots = busy  # type: ignore[method-assign, assignment]
     await house.check.look("a")
+    assert list(house.roster.admission.upstreams()) == ["z"]
+
+
+@pytest.mark.parametrize("change", ["other server", "renamed", "fewer"])
+async def test_what_was_asked_before_a_reload_is_not_held_against_what_is_there_after_it(change: str) -> None:
+    """The endpoint's name may be another server's by then."""
+    urls = [f"http://127.0.0.1:{port}" for port in (1, 2, 3)]
+
+    def several(*those: str) -> dict[str, Any]:
+        return {"release_timeout": 0, "endpoints": [{"url": url, "max_concurrent": 1} for url in those]}
+
+    house = House(url=None, max_concurrent="auto", **several(*urls[:2]))
+    new = {
+        "other server": {"a": several(urls[2], urls[1])},
+        "renamed": {"b": several(*urls)},
+        "fewer": {"a": several(urls[0])},
+    }
+    await house.enter("ours")
+    asked = 0
+
+    async def busy(*, idle: bool) -> list[Slot]:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            house.roster.apply(house.roster.prepare(Settings.model_validate({"upstreams": new[change]}), {}))
+        return [Slot(is_processing=True, model="m", id_task=task) for task in range(4)]
+
+    for watch in house.roster.lookout.slot_watches.values():
+        watch.busy_slots = busy  # type: ignore[method-assign]
+    await house.check.look("a")
+    assert not any(watch.has_strangers for watch in house.roster.lookout.slot_watches.values())
+    await house.roster.aclose()
 
 
 async def test_a_fault_in_one_look_is_not_the_end(monkeypatch: pytest.MonkeyPatch) -> None:

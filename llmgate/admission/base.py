@@ -98,15 +98,16 @@ class Place(Protocol):
         """Its server answers."""
         ...
 
-    def leave(self, outcome: Outcome) -> None:
-        """Gives the slot or the place back. Never waits; the first outcome counts."""
+    def leave(self, outcome: Outcome, reason: str = "") -> None:
+        """Gives the slot or the place back. Never waits; the first outcome counts. `reason`, here and below: why it
+        ended so, for an operator."""
         ...
 
-    def give_up(self, outcome: Outcome) -> None:
+    def give_up(self, outcome: Outcome, reason: str = "") -> None:
         """As `leave`, unless the slot was handed over: then nothing happens."""
         ...
 
-    def drain(self, outcome: Outcome, seconds: float | None) -> None:
+    def drain(self, outcome: Outcome, seconds: float | None, reason: str = "") -> None:
         """The request is over; the slot comes back after that long at the latest (None: only by `leave`)."""
         ...
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from llmgate.admission.place import LocalPlace
 from llmgate.core.caller import Caller
+from llmgate.core.closing import dismissal
 from llmgate.core.eta import Estimator, Schedule, slots_of
 from llmgate.core.events import (
     Abandoned,
@@ -29,7 +30,7 @@ from llmgate.core.events import (
 )
 from llmgate.core.gate import Gate
 from llmgate.core.ticket import State, Ticket
-from llmgate.errors import Cancelled, Outcome, QueueError, QueueTimeout, Refused
+from llmgate.errors import Cancelled, Outcome, QueueError, QueueTimeout
 
 logger = logging.getLogger("llmgate")
 
@@ -51,6 +52,9 @@ class Desk:
         self.clock = clock
         self._listener = listener
         self._places: dict[int, LocalPlace] = {}
+        """Of those who wait, by the number of the ticket."""
+        self._waiting: dict[str, Ticket] = {}
+        """The same tickets by the id of the request, for an operator."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: float | None = None
         self._teller = Teller(self)
@@ -58,27 +62,33 @@ class Desk:
         """Who cancelled a request that has a slot, by its id, until it is over for its client."""
         self._estimator = Estimator()
 
+    def change(self, do: Callable[[Gate, float], object]) -> None:
+        """Does something with the gate, now, and passes on what came of it."""
+        do(self.gate, self.clock())
+        self.pump()
+
     def enter(self, place: LocalPlace, caller: Caller, max_wait: float | None) -> Ticket:
         try:
             ticket = self.gate.enter(self.clock(), caller, max_wait=max_wait)
             if ticket.state is State.WAITING:
-                self._places[ticket.number] = place
+                self._note_waiting(ticket, place)
         finally:
             self.pump()
         return ticket
 
-    def leave(self, ticket: Ticket, outcome: Outcome) -> None:
+    def leave(self, ticket: Ticket, outcome: Outcome, reason: str = "") -> None:
         by, over = self._who_cancelled(ticket)
-        self.gate.leave(ticket, self.clock(), outcome, by=by if outcome == "cancelled" else "")
+        self.gate.leave(ticket, self.clock(), outcome, by=by if outcome == "cancelled" else "", reason=reason)
         self.pump()
         if over is not None and not over.done():
             over.set_result(None)
 
-    def drain(self, ticket: Ticket, outcome: Outcome, seconds: float | None) -> None:
+    def drain(self, ticket: Ticket, outcome: Outcome, seconds: float | None, reason: str = "") -> None:
         now = self.clock()
         release_at = None if seconds is None else now + seconds
         by, over = self._who_cancelled(ticket)
-        self.gate.drain(ticket, now, outcome, release_at=release_at, by=by if outcome == "cancelled" else "")
+        by = by if outcome == "cancelled" else ""
+        self.gate.drain(ticket, now, outcome, release_at=release_at, by=by, reason=reason)
         self.pump()
         if over is not None and not over.done():
             over.set_result(None)
@@ -86,16 +96,20 @@ class Desk:
     def _who_cancelled(self, ticket: Ticket) -> tuple[str, asyncio.Future[None] | None]:
         return self._cancels.pop(ticket.caller.id, ("", None)) if self._cancels else ("", None)
 
+    def _note_waiting(self, ticket: Ticket, place: LocalPlace) -> None:
+        self._places[ticket.number] = place
+        self._waiting[ticket.caller.id] = ticket
+
     def find_waiting(self, request_id: str) -> Ticket | None:
-        """The request of that id, if it waits. It looks at all who wait: for an operator."""
-        return next((ticket for ticket in self.gate.waiting() if ticket.caller.id == request_id), None)
+        """The request of that id, if it waits."""
+        return self._waiting.get(request_id)
 
     def dismiss(self, request_id: str, by: str) -> bool:
         ticket = self.find_waiting(request_id)
-        if ticket is not None:
-            self.gate.leave(ticket, self.clock(), "cancelled", by=by)
-            self.pump()
-        return ticket is not None
+        if ticket is None:
+            return False
+        self.change(lambda gate, now: gate.leave(ticket, now, "cancelled", by=by))
+        return True
 
     def note_cancel(self, request_id: str, by: str) -> asyncio.Future[None]:
         known = self._cancels.get(request_id)
@@ -105,10 +119,10 @@ class Desk:
 
     def move_to_front(self, request_id: str, by: str) -> bool:
         ticket = self.find_waiting(request_id)
-        if ticket is not None:
-            self.gate.move_to_front(ticket, self.clock(), by=by)
-            self.pump()
-        return ticket is not None
+        if ticket is None:
+            return False
+        self.change(lambda gate, now: gate.move_to_front(ticket, now, by=by))
+        return True
 
     def requeue(self, ticket: Ticket, place: LocalPlace, reason: str) -> bool:
         now = self.clock()
@@ -116,7 +130,7 @@ class Desk:
             self.gate.set_endpoint(ticket.endpoint, now, up=False, reason=reason)
         waits = self.gate.holds or any(endpoint.up for endpoint in self.gate.endpoints().values())
         if waits:
-            self._places[ticket.number] = place
+            self._note_waiting(ticket, place)
             self.gate.requeue(ticket, now)
         self.pump()
         return waits
@@ -128,21 +142,20 @@ class Desk:
     def set_endpoint(
         self, endpoint: str, *, up: bool | None = None, max_concurrent: int | None = None, reason: str = ""
     ) -> None:
-        self.gate.set_endpoint(endpoint, self.clock(), up=up, max_concurrent=max_concurrent, reason=reason)
-        self.pump()
+        self.change(
+            lambda gate, now: gate.set_endpoint(endpoint, now, up=up, max_concurrent=max_concurrent, reason=reason)
+        )
 
     def look_again(self) -> None:
         """Another upstream may have given room at a server that they share."""
         if self.gate.depth:
-            self.gate.handle_timer(self.clock())
-            self.pump()
+            self.change(Gate.handle_timer)
 
     def set_alarm(self, alarm: Alarm, text: str | None) -> None:
         if text is None:
-            self.gate.clear_alarm(alarm, self.clock())
+            self.change(lambda gate, now: gate.clear_alarm(alarm, now))
         else:
-            self.gate.raise_alarm(alarm, text, self.clock())
-        self.pump()
+            self.change(lambda gate, now: gate.raise_alarm(alarm, text, now))
 
     def schedule(self) -> Schedule | None:
         """When those who wait will get their slots; None while nobody can say."""
@@ -184,10 +197,11 @@ class Desk:
         place = self._places.pop(event.ticket, None)
         if place is None:
             return
+        self._waiting.pop(event.caller.id, None)
         if isinstance(event, Admitted):
             place.wake()
         elif isinstance(event, (Expired, Dismissed)):
-            place.end(_why(event, self.gate.depth))
+            place.end(_why(event, self.gate))
 
     def _set_timer(self) -> None:
         deadline = self.gate.next_deadline()
@@ -203,8 +217,7 @@ class Desk:
 
     def _on_timer(self) -> None:
         self._timer = self._timer_at = None
-        self.gate.handle_timer(self.clock())
-        self.pump()
+        self.change(Gate.handle_timer)
 
     def stop(self) -> None:
         """No timer of it fires any more."""
@@ -268,7 +281,8 @@ class Teller:
                 handle.cancel()
 
 
-def _why(event: Expired | Dismissed, depth: int) -> QueueError:
+def _why(event: Expired | Dismissed, gate: Gate) -> QueueError:
+    depth = gate.depth
     if isinstance(event, Expired):
         return QueueTimeout(
             f"llmgate: no slot of upstream {event.upstream} fell free in time (QUEUE_TIMEOUT)", depth=depth
@@ -277,8 +291,4 @@ def _why(event: Expired | Dismissed, depth: int) -> QueueError:
         return Cancelled(
             f"llmgate: an operator cancelled this request at upstream {event.upstream} (CANCELLED)", depth=depth
         )
-    return Refused(
-        f"llmgate: upstream {event.upstream} takes no more requests: a reload took it away, or llmgate is stopping "
-        "(REFUSED)",
-        depth=depth,
-    )
+    return dismissal(gate.closing, event.upstream, depth)

@@ -52,9 +52,7 @@ class LocalAdmission:
 
     def set_limits(self, upstream: str, limits: Limits, *, by: str = "") -> None:
         """Live limits of one upstream. `by`, here and below: who had it done, for the event."""
-        desk = self._desks[upstream]
-        desk.gate.set_limits(limits, desk.clock(), by=by)
-        desk.pump()
+        self._desks[upstream].change(lambda gate, now: gate.set_limits(limits, now, by=by))
 
     # ---- what a reload does
 
@@ -71,14 +69,12 @@ class LocalAdmission:
             yield
         finally:
             for desk in self._desks.values():
-                desk.gate.end_change(desk.clock())
-                desk.pump()
+                desk.change(Gate.end_change)
 
     def rename(self, old: str, new: str) -> None:
         """Another name for the same queue, with everybody in it; none is called `new` yet."""
         desk = self._desks[new] = self._desks.pop(old)
-        desk.gate.rename(new, desk.clock())
-        desk.pump()
+        desk.change(lambda gate, now: gate.rename(new, now))
 
     def set_endpoints(
         self,
@@ -90,9 +86,9 @@ class LocalAdmission:
         accounts: Mapping[str, Account] | None = None,
     ) -> None:
         """Other servers behind the same queue: see Gate.set_endpoints."""
-        desk = self._desks[upstream]
-        desk.gate.set_endpoints(endpoints, desk.clock(), kept=kept, holds=holds, accounts=accounts)
-        desk.pump()
+        self._desks[upstream].change(
+            lambda gate, now: gate.set_endpoints(endpoints, now, kept=kept, holds=holds, accounts=accounts)
+        )
 
     def look_again(self, upstream: str) -> None:
         """Another upstream may have given room at a server that this one has too: who waits is let in."""
@@ -100,15 +96,11 @@ class LocalAdmission:
 
     def retire(self, upstream: str, *, dismiss: bool) -> None:
         """It takes nobody new; who waits is served to the end, or sent away."""
-        desk = self._desks[upstream]
-        desk.gate.close(desk.clock(), dismiss=dismiss, leaving=True)
-        desk.pump()
+        self._desks[upstream].change(lambda gate, now: gate.close(now, dismiss=dismiss, leaving=True))
 
     def reopen(self, upstream: str) -> None:
         """Undoes `retire`."""
-        desk = self._desks[upstream]
-        desk.gate.reopen(desk.clock())
-        desk.pump()
+        self._desks[upstream].change(Gate.come_back)
 
     def remove(self, upstream: str) -> None:
         """Nobody is left there."""
@@ -116,28 +108,34 @@ class LocalAdmission:
         desk.gate.dissolve()
         desk.stop()
 
-    # ---- what an operator may do: the last of the first three counts
+    # ---- what an operator may do: the last of the first three counts; none brings back one that is leaving
 
     def pause(self, upstream: str, *, by: str = "") -> None:
         """Everybody waits, until `resume`."""
-        desk = self._desks[upstream]
-        desk.gate.set_paused(True, desk.clock(), by=by)  # first, so that nobody is admitted in between
-        desk.gate.reopen(desk.clock(), by=by)
-        desk.pump()
+
+        def pause(gate: Gate, now: float) -> None:
+            gate.set_paused(True, now, by=by)  # first, so that nobody is admitted in between
+            gate.reopen(now, by=by)
+
+        self._desks[upstream].change(pause)
 
     def resume(self, upstream: str, *, by: str = "") -> None:
         """As if it had never been paused or drained."""
-        desk = self._desks[upstream]
-        desk.gate.set_paused(False, desk.clock(), by=by)
-        desk.gate.reopen(desk.clock(), by=by)
-        desk.pump()
+
+        def resume(gate: Gate, now: float) -> None:
+            gate.set_paused(False, now, by=by)
+            gate.reopen(now, by=by)
+
+        self._desks[upstream].change(resume)
 
     def drain(self, upstream: str, *, by: str = "") -> None:
         """Newcomers are refused, until `resume`; who waits is served to the end."""
-        desk = self._desks[upstream]
-        desk.gate.close(desk.clock(), dismiss=False, by=by)
-        desk.gate.set_paused(False, desk.clock(), by=by)
-        desk.pump()
+
+        def drain(gate: Gate, now: float) -> None:
+            gate.close(now, dismiss=False, by=by)
+            gate.set_paused(False, now, by=by)
+
+        self._desks[upstream].change(drain)
 
     def dismiss(self, upstream: str, request_id: str, *, by: str = "") -> bool:
         """Ends the wait of one request, outcome cancelled; False where none of this id waits, or no such upstream is
@@ -180,8 +178,7 @@ class LocalAdmission:
     def close(self) -> None:
         """Takes nobody new at any upstream, and dismisses all who wait."""
         for desk in self._desks.values():
-            desk.gate.close(desk.clock(), dismiss=True)
-            desk.pump()
+            desk.change(lambda gate, now: gate.close(now, dismiss=True))
 
     def stop(self) -> None:
         """Ends all timers; nothing may be asked of it afterwards."""

@@ -14,7 +14,7 @@ from llmgate.core.account import Account
 from llmgate.core.caller import Caller
 from llmgate.core.line import Position
 from llmgate.core.ticket import State, Ticket
-from llmgate.errors import GateError, Outcome, QueueError
+from llmgate.errors import EXPLAINED, OWN_FAULT, GateError, Outcome, QueueError
 
 if TYPE_CHECKING:
     from llmgate.admission.desk import Desk
@@ -56,7 +56,8 @@ class LocalPlace:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.give_up(self._outcome_of(error))
+        outcome = self._outcome_of(error)
+        self.give_up(outcome, _reason_of(error) if outcome in EXPLAINED else "")
 
     def _outcome_of(self, error: BaseException | None) -> Outcome:
         if isinstance(error, GateError):
@@ -122,15 +123,15 @@ class LocalPlace:
     def note_up(self) -> None:
         self._desk.note_up(self._taken().endpoint)
 
-    def leave(self, outcome: Outcome) -> None:
-        self._desk.leave(self._taken(), outcome)
+    def leave(self, outcome: Outcome, reason: str = "") -> None:
+        self._desk.leave(self._taken(), outcome, reason)
 
-    def give_up(self, outcome: Outcome) -> None:
+    def give_up(self, outcome: Outcome, reason: str = "") -> None:
         if not self._handed_over:
-            self.leave(outcome)
+            self.leave(outcome, reason)
 
-    def drain(self, outcome: Outcome, seconds: float | None) -> None:
-        self._desk.drain(self._taken(), outcome, seconds)
+    def drain(self, outcome: Outcome, seconds: float | None, reason: str = "") -> None:
+        self._desk.drain(self._taken(), outcome, seconds, reason)
 
     def still_waits(self) -> bool:
         """False when the slot is there; raises what ended the wait otherwise."""
@@ -197,3 +198,8 @@ class Positions:
                 return position
             await place.wait_for_news()
         raise StopAsyncIteration
+
+
+def _reason_of(error: BaseException | None) -> str:
+    """Of one that ended without a call: what went wrong with it."""
+    return error.reason if isinstance(error, GateError) else OWN_FAULT

@@ -1,17 +1,25 @@
 """What settings that are each allowed may not be together, and what is allowed but probably not meant."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
-from llmgate.config.listen import parse_listen, points_at
+from llmgate.config.listen import Listen, parse_listen, points_at
 from llmgate.config.problems import Path, Problem
 from llmgate.config.settings import Settings, UpstreamSettings
+
+_OPEN = (
+    "which others than this machine may reach, and no key is asked: "
+    "listen on 127.0.0.1 or a Unix socket, or name the keys of your clients with keys_file in [server], "
+    "or, if a firewall or a proxy keeps strangers out, "
+    "say allow_open = true in [server], or LLMGATE_SERVER__ALLOW_OPEN=true in the environment"
+)
 
 
 def find_problems(settings: Settings) -> list[Problem]:
     """Everything that makes these settings unusable, in the order of the settings."""
     return [
         *_open_listens(settings),
+        *_half_a_certificate(settings),
         *_default_upstream(settings),
         *_group(settings),
         *(problem for name, upstream in settings.upstreams.items() for problem in _upstream(settings, name, upstream)),
@@ -19,10 +27,27 @@ def find_problems(settings: Settings) -> list[Problem]:
     ]
 
 
+def find_passed_problems(settings: Settings, passed: Mapping[str, Listen]) -> list[Problem]:
+    """As `find_problems`, for the addresses of sockets that were passed to us, by what each is called: fd:3."""
+    opened = [
+        Problem(("socket",), f"{name} is {listen}, {_OPEN}")
+        for name, listen in passed.items()
+        if not listen.is_local and not _may_be_open(settings)
+    ]
+    loops = [
+        Problem(place, f"points at llmgate itself ({name}): requests would go round for ever")
+        for upstream_name, upstream in settings.upstreams.items()
+        for place, url in _urls(upstream_name, upstream)
+        for name, listen in passed.items()
+        if points_at(urlsplit(url), listen)
+    ]
+    return [*opened, *loops]
+
+
 def find_oddities(settings: Settings) -> list[Problem]:
     """What does not hinder, but should be told once."""
     single = [problem for name, upstream in settings.upstreams.items() for problem in _oddities(name, upstream)]
-    return [*single, *_stopped_keys(settings), *_servers_named_twice(settings)]
+    return [*single, *_idle_certificate(settings), *_stopped_keys(settings), *_servers_named_twice(settings)]
 
 
 def _stopped_keys(settings: Settings) -> Iterator[Problem]:
@@ -36,16 +61,27 @@ def _stopped_keys(settings: Settings) -> Iterator[Problem]:
 
 
 def _open_listens(settings: Settings) -> Iterator[Problem]:
-    is_meant = settings.server.allow_open or settings.server.keys_file is not None
-    for text in settings.server.listen if not is_meant else ():
-        if not parse_listen(text).is_local:
-            yield Problem(
-                ("server", "listen"),
-                f"has {text}, which others than this machine may reach, and no key is asked: "
-                "listen on 127.0.0.1 or a Unix socket, or name the keys of your clients with keys_file in [server], "
-                "or, if a firewall or a proxy keeps strangers out, "
-                "say allow_open = true in [server], or LLMGATE_SERVER__ALLOW_OPEN=true in the environment",
-            )
+    for text in settings.server.listen if not _may_be_open(settings) else ():
+        listen = parse_listen(text)
+        if listen.fd is None and not listen.is_local:
+            yield Problem(("server", "listen"), f"has {text}, {_OPEN}")
+
+
+def _may_be_open(settings: Settings) -> bool:
+    return settings.server.allow_open or settings.server.keys_file is not None
+
+
+def _half_a_certificate(settings: Settings) -> Iterator[Problem]:
+    server = settings.server
+    if server.tls_cert is not None and server.tls_key is None:
+        yield Problem(("server", "tls_cert"), "needs tls_key too, the file of its private key (which may be the same)")
+    if server.tls_key is not None and server.tls_cert is None:
+        yield Problem(("server", "tls_key"), "needs tls_cert too, the file of its certificate (which may be the same)")
+
+
+def _idle_certificate(settings: Settings) -> Iterator[Problem]:
+    if settings.server.tls_cert is not None and all(text.startswith("unix:") for text in settings.server.listen):
+        yield Problem(("server", "tls_cert"), "is not used, since listen has Unix sockets only, which speak plain HTTP")
 
 
 def _group(settings: Settings) -> Iterator[Problem]:

@@ -18,9 +18,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from llmgate.config.problems import Path, Problem
-from llmgate.config.refusals import nearest
 from llmgate.config.settings import Settings, UpstreamSettings, tables
 from llmgate.errors import SettingsError
+from llmgate.names import nearest
 
 PREFIX = "LLMGATE_"
 _BOOLEANS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import re
+import ssl
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ from pydantic import SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from llmgate.config.certificate import Certificate, CertificateFiles
 from llmgate.config.checks import find_oddities, find_problems
 from llmgate.config.environment import EnvironmentValues
 from llmgate.config.keyring import Keyring
@@ -37,8 +39,15 @@ class Loaded:
     warnings: tuple[str, ...] = ()
     api_keys: Mapping[str, SecretStr] = dataclasses.field(default_factory=dict)
     keys: ClientKeys = dataclasses.field(default_factory=ClientKeys)
+    certificate: Certificate | None = None
+    """Of the front door; None = it speaks plain HTTP."""
     origins: Origins | None = dataclasses.field(default=None, repr=False, compare=False)
     """Where each value came from; it holds secrets."""
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """What clients shake hands with; None: they do not."""
+        return self.certificate.context if self.certificate is not None else None
 
 
 def load(path: Path | None, *, environ: Mapping[str, str], overrides: Mapping[str, Any] | None = None) -> Loaded:
@@ -64,12 +73,15 @@ def trace(
     settings = _validate(_with_auto(merged, overrides), origins)
     keys = Keys(settings, environ)
     keyring = Keyring(settings.server.keys_file)
-    problems = [*find_problems(settings), *keys.problems, *keyring.problems]
+    tls = CertificateFiles(settings.server)
+    problems = [*find_problems(settings), *keys.problems, *keyring.problems, *tls.problems]
     if messages := origins.messages(problems):
         raise SettingsError("\n".join(messages))
     odd = [f"llmgate: environment variable {problem.path[0]} {problem.text}" for problem in environment.oddities]
-    warnings = [*origins.messages([*find_oddities(settings), *keys.oddities, *keyring.oddities]), *odd]
-    return Loaded(settings, file, tuple(warnings), keys.by_upstream, keyring.keys, origins), origins
+    careless = [*find_oddities(settings), *keys.oddities, *keyring.oddities, *tls.oddities]
+    warnings = [*origins.messages(careless), *odd]
+    loaded = Loaded(settings, file, tuple(warnings), keys.by_upstream, keyring.keys, tls.certificate, origins)
+    return loaded, origins
 
 
 def find_file(environ: Mapping[str, str]) -> Path | None:

@@ -22,6 +22,8 @@ class Origins:
     plain: Plain
     environment: EnvironmentValues
     overrides: Mapping[str, Any]
+    later: Mapping[Path, str] = dataclasses.field(default_factory=dict)
+    """Where single values came from that were taken on after the rest."""
 
     def messages(self, problems: Iterable[Problem]) -> list[str]:
         """One line for each problem, and for those found on the way; those of the file first, in its order."""
@@ -35,12 +37,18 @@ class Origins:
 
     def place(self, path: Path) -> str:
         """Where the value at `path` comes from: "FILE:LINE", "environment variable NAME", "command line", "default"."""
+        if path in self.later:
+            return self.later[path]
         if _has(self.overrides, path):
             return COMMAND_LINE
         if variable := self._variable(path):
             return f"environment variable {variable}"
         line = find_lines(self.text).get(self.plain.as_written(path))
         return f"{self.file}:{line}" if line else "default"
+
+    def taking(self, newer: "Origins", paths: Iterable[Path]) -> "Origins":
+        """The same, but for the values at `paths`, which are those of `newer`."""
+        return dataclasses.replace(self, later={**self.later, **{path: newer.place(path) for path in paths}})
 
     def _told(self, problem: Problem, lines: Mapping[Path, int]) -> tuple[int, int, str]:
         """The message, after its place among the others: kind of origin and line."""

@@ -3,15 +3,13 @@
 No text holds a value: pydantic's own messages are used only where they cannot.
 """
 
-import difflib
-import re
-from collections.abc import Collection
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from llmgate.config.problems import Path, Problem, dotted
 from llmgate.config.settings import EndpointSettings, Settings, UpstreamSettings, tables
+from llmgate.names import nearest
 
 _WORDS = {
     "bool_type": "must be true or false",
@@ -81,14 +79,3 @@ def _advice(path: Path) -> str:
 def _places() -> list[tuple[str, ...]]:
     placed = [(*table, key) for table, model in tables().items() for key in model.model_fields]
     return [*placed, *(("upstreams", "NAME", key) for key in UpstreamSettings.model_fields)]
-
-
-def nearest(word: str, known: Collection[str]) -> str | None:
-    """The known word that was probably meant; case, dashes and underscores do not count."""
-    plain = {_plain(candidate): candidate for candidate in known}
-    close = difflib.get_close_matches(_plain(word), plain, n=1, cutoff=0.7)
-    return plain[close[0]] if close else None
-
-
-def _plain(word: str) -> str:
-    return re.sub(r"[-_]", "", word).lower()

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic.fields import FieldInfo
 
+from llmgate.config.frozen import FrozenDict
 from llmgate.config.problems import Path, dotted
 from llmgate.config.settings import Section, Settings, UpstreamSettings
 from llmgate.config.written import HIDDEN, written_value
@@ -42,9 +43,13 @@ class Change:
         return change if self.reload == "live" else f"{change}: needs a restart"
 
 
-def differences(old: Settings, new: Settings) -> list[Change]:
-    """In the order of the settings, upstreams last."""
-    return [*_section((), old, new), *_upstreams(old.upstreams, new.upstreams)]
+def differences(old: Settings, new: Settings, renamed: Mapping[str, str] = FrozenDict()) -> list[Change]:
+    """In the order of the settings, upstreams last. `renamed`: the old name, by the new one, of each upstream that is
+    only called otherwise: what else differs there is told too."""
+    changes = [*_section((), old, new), *_upstreams(old.upstreams, new.upstreams)]
+    for name, was in renamed.items():
+        changes += _section(("upstreams", name), old.upstreams[was], new.upstreams[name])
+    return changes
 
 
 def secret_differences(old: Secrets, new: Secrets, told: Collection[str]) -> Iterator[Change]:

@@ -17,7 +17,7 @@ from pydantic_core import PydanticUndefined
 from llmgate.config import values
 from llmgate.config.settings import EndpointSettings, Settings, UpstreamSettings
 from llmgate.config.synonyms import KEYS
-from llmgate.config.units import DURATION_HELP, MODE_HELP, SIZE_HELP, parse_duration, parse_mode, parse_size
+from llmgate.config.units import DURATION_HELP, MODE_HELP, NO_LIMIT, SIZE_HELP, parse_duration, parse_mode, parse_size
 from llmgate.config.written import parser_of, written_value
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -29,6 +29,8 @@ _DURATION = {
     ],
     "title": DURATION_HELP,
 }
+_NO_LIMIT = {"enum": list(NO_LIMIT)}
+_CLOCK = {"anyOf": [*_DURATION["anyOf"], _NO_LIMIT], "title": f'{DURATION_HELP}, or "none"'}
 _SIZE = {
     "anyOf": [
         {"type": "integer", "minimum": 1},
@@ -42,13 +44,13 @@ _MODE = {"anyOf": [{"type": "string", "pattern": "^0?6[06]0$"}, {"enum": [0o600,
 
 _BY_PARSER: Mapping[Any, Mapping[str, Any]] = {
     parse_duration: _DURATION,
-    values.parse_clock: _DURATION,
+    values.parse_clock: _CLOCK,
     values.parse_heartbeat: _DURATION,
     values.parse_retry_after: _DURATION,
     parse_size: _SIZE,
     parse_mode: _MODE,
     values.parse_count: _COUNT,
-    values.parse_max_queued: {"anyOf": [_COUNT, {"const": "unlimited"}]},
+    values.parse_max_queued: {"anyOf": [_COUNT, _NO_LIMIT]},
     values.parse_max_concurrent: {"anyOf": [_COUNT, {"const": "auto"}]},
     values.parse_endpoint_max_concurrent: {"anyOf": [{**_COUNT, "minimum": 1}, {"const": "auto"}]},
     values.parse_listens: {**_TEXTS, "minItems": 1},

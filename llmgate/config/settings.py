@@ -78,7 +78,7 @@ class Server(Section):
 
     listen: Annotated[tuple[str, ...], BeforeValidator(values.parse_listens)] = Field(
         default=("127.0.0.1:8080",),
-        description='Addresses that clients connect to: "host:port", "[::1]:port", "unix:/path"; port 0 = a free one.',
+        description='Where clients connect: "host:port" (port 0 = a free one), "[::1]:port", "unix:/path", "fd:3".',
         json_schema_extra=RESTART,
     )
     allow_open: StrictBool = Field(
@@ -89,6 +89,16 @@ class Server(Section):
     keys_file: OptionalPath = Field(
         default=None,
         description='Path of the TOML file with the keys of clients, [keys.NAME]; "" = nobody is asked for a key.',
+        json_schema_extra=LIVE,
+    )
+    tls_cert: OptionalPath = Field(
+        default=None,
+        description='Path of the PEM file with the certificate for TLS, and its chain; "" = plain HTTP.',
+        json_schema_extra=LIVE,
+    )
+    tls_key: OptionalPath = Field(
+        default=None,
+        description='Path of the PEM file with the private key of tls_cert, not encrypted; "" = plain HTTP.',
         json_schema_extra=LIVE,
     )
     allowed_hosts: Annotated[tuple[str, ...], BeforeValidator(values.parse_host_names)] = Field(
@@ -321,12 +331,12 @@ class UpstreamSettings(Section):
     )
     max_queued: Annotated[int | None, BeforeValidator(values.parse_max_queued)] = Field(
         default=None,
-        description='Requests that may wait, beyond which QUEUE_FULL; 0 = none may; left out = "unlimited".',
+        description='Requests that may wait, beyond which QUEUE_FULL; 0 = none may; "none" or left out = no limit.',
         json_schema_extra=LIVE,
     )
     queue_timeout: Clock = Field(
         default=None,
-        description="Longest wait in seconds, then QUEUE_TIMEOUT; left out or 0 = for ever.",
+        description='Longest wait in seconds, then QUEUE_TIMEOUT; "none", 0 or left out = for ever.',
         json_schema_extra=LIVE,
     )
     queue_timeout_nonstream: Clock = Field(

@@ -9,6 +9,9 @@ _SIZE_UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "K
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", re.ASCII)
 _LONGEST_SECONDS = 10 * 365 * 86400.0
 
+NO_LIMIT = ("none", "unlimited", "null")
+"""What a limit may be called that is none: on the command line, and in quotes in a settings file."""
+
 DURATION_HELP = 'a number of seconds, or text such as "250ms", "90s", "5m" or "1h"'
 SIZE_HELP = 'a whole number of bytes, or text such as "512KiB" or "64MiB"'
 MODE_HELP = '"0600" (its owner only) or "0660" (also its group)'
@@ -16,6 +19,11 @@ MODE_HELP = '"0600" (its owner only) or "0660" (also its group)'
 
 class BadValue(ValueError):
     """A value that a setting may not have; the text says what is allowed, never what was given: it may be a secret."""
+
+
+def is_no_limit(value: object) -> bool:
+    """Whether it is one of these words, however it is spelt."""
+    return isinstance(value, str) and value.strip().lower() in NO_LIMIT
 
 
 def parse_duration(value: object) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from llmgate.config.listen import check_socket_path, parse_listen
-from llmgate.config.units import BadValue, parse_duration
+from llmgate.config.units import BadValue, is_no_limit, parse_duration
 
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
 """RFC 9110, 5.6.2: the characters of a header's name."""
@@ -31,8 +31,13 @@ def parse_text(value: object) -> str:
 
 
 def parse_clock(value: object) -> float | None:
-    """None for 0 and for None itself."""
-    return None if value is None else parse_duration(value) or None
+    """None for 0, for a word of NO_LIMIT and for None itself."""
+    if value is None or is_no_limit(value):
+        return None
+    try:
+        return parse_duration(value) or None
+    except BadValue as error:
+        raise BadValue(f'{error}, or "none"') from None
 
 
 def parse_heartbeat(value: object) -> float:
@@ -90,12 +95,12 @@ def parse_endpoints(value: object) -> object:
 
 
 def parse_max_queued(value: object) -> int | None:
-    if value is None or value == "unlimited":
+    if value is None or is_no_limit(value):
         return None
     try:
         return parse_count(value)
     except ValueError:
-        raise BadValue('must be a whole number, 0 (refuse at once) or more, or "unlimited"') from None
+        raise BadValue('must be a whole number, 0 (refuse at once when busy) or more, or "none" (no limit)') from None
 
 
 def parse_uids(value: object) -> tuple[int, ...]:

@@ -29,7 +29,7 @@ _WRITERS: Mapping[Any, Callable[[Any], Any]] = {
     values.parse_retry_after: format_duration,
     parse_size: format_size,
     parse_mode: format_mode,
-    values.parse_max_queued: lambda count: "unlimited" if count is None else count,
+    values.parse_max_queued: lambda count: "none" if count is None else count,
 }
 
 

@@ -113,12 +113,14 @@ def _check_key(asked: Asked, rules: Rules) -> ClientKey | None:
 
 
 def _secret(headers: Headers) -> bytes | None:
-    """The one key that the headers bring. None where they bring none, or two: one of them is not for us."""
-    bearer = _BEARER.fullmatch(headers.get(b"authorization", b"").strip())
+    """The one key that the headers bring. None where they bring none, or two: one of them is not for us. A header
+    without one brings nothing: some clients send it for a key that is not set."""
+    authorization = headers.get(b"authorization", b"").strip()
+    bearer = _BEARER.fullmatch(authorization)
     found = {bearer[1]} if bearer else set()
     if other := headers.get(b"x-api-key", b"").strip():
         found.add(other)
-    if b"authorization" in headers and not bearer:
+    if not bearer and authorization.lower() not in (b"", b"bearer"):
         return None
     return found.pop() if len(found) == 1 else None
 

@@ -26,3 +26,5 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     peer: str = ""
     """Address of the client's socket, "host:port"."""
     body_bytes: int = 0
+    max_wait: float | None = None
+    """Seconds that it is ready to wait, where its client says so; the settings may allow fewer."""

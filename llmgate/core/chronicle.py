@@ -57,13 +57,13 @@ class Chronicle:
     def admitted(self, ticket: Ticket, now: float, *, queued: bool) -> None:
         self._note(Admitted(*self._about(ticket, now), queued, now - ticket.entered_at, ticket.endpoint))
 
-    def drained(self, ticket: Ticket, now: float, outcome: Outcome, by: str) -> None:
-        self._note(Drained(*self._about(ticket, now), outcome, _ran(ticket, now), by))
+    def drained(self, ticket: Ticket, now: float, outcome: Outcome, by: str, reason: str = "") -> None:
+        self._note(Drained(*self._about(ticket, now), outcome, _ran(ticket, now), by, reason))
 
-    def released(self, ticket: Ticket, now: float, outcome: Outcome | None, by: str) -> None:
-        self._note(Released(*self._about(ticket, now), outcome, _ran(ticket, now), by))
+    def released(self, ticket: Ticket, now: float, outcome: Outcome | None, by: str, reason: str = "") -> None:
+        self._note(Released(*self._about(ticket, now), outcome, _ran(ticket, now), by, reason))
 
-    def left_line(self, ticket: Ticket, now: float, outcome: Outcome, by: str) -> None:
+    def left_line(self, ticket: Ticket, now: float, outcome: Outcome, by: str, reason: str = "") -> None:
         """Abandoned, expired or dismissed, as the outcome says."""
         about, waited = self._about(ticket, now), now - ticket.entered_at
         if outcome == "abandoned":
@@ -71,10 +71,12 @@ class Chronicle:
         elif outcome == "queue_timeout":
             self._note(Expired(*about, waited))
         else:
-            self._note(Dismissed(*about, outcome, waited, by))
+            self._note(Dismissed(*about, outcome, waited, by, reason))
 
-    def refused(self, caller: Caller, now: float, outcome: Outcome, depth: int, limit: int | None) -> None:
-        self._note(Refused(*self._at(now), caller, outcome, depth, limit))
+    def refused(
+        self, caller: Caller, now: float, outcome: Outcome, depth: int, limit: int | None, reason: str = ""
+    ) -> None:
+        self._note(Refused(*self._at(now), caller, outcome, depth, limit, reason))
 
     def moved(self, ticket: Ticket, now: float, by: str) -> None:
         self._note(Moved(*self._about(ticket, now), ticket.order, by))

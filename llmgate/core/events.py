@@ -83,6 +83,8 @@ class Drained(TicketEvent, frozen=True):
     ran: float
     by: str = ""
     """Who had it done, here and below: an operator who cancelled it."""
+    reason: str = ""
+    """Why it ended so, here and below, for an operator: what failed, "" where the outcome says all."""
 
 
 class Released(TicketEvent, frozen=True):
@@ -91,6 +93,7 @@ class Released(TicketEvent, frozen=True):
     outcome: Outcome | None
     ran: float
     by: str = ""
+    reason: str = ""
 
 
 class Abandoned(TicketEvent, frozen=True):
@@ -113,6 +116,7 @@ class Dismissed(TicketEvent, frozen=True):
     outcome: Outcome
     waited: float
     by: str = ""
+    reason: str = ""
 
 
 class Refused(Event, frozen=True):
@@ -122,6 +126,7 @@ class Refused(Event, frozen=True):
     outcome: Outcome
     depth: int
     limit: int | None
+    reason: str = ""
 
 
 class Moved(TicketEvent, frozen=True):

@@ -20,13 +20,14 @@ from collections.abc import Iterator, Mapping
 from llmgate.core.account import Account
 from llmgate.core.caller import Caller
 from llmgate.core.chronicle import Chronicle
+from llmgate.core.closing import Closing, closing_of, refusal
 from llmgate.core.endpoints import Endpoints, EndpointStatistics
 from llmgate.core.events import Alarm, Event, GateStatistics, Limits, Mode
 from llmgate.core.line import Line, Position
 from llmgate.core.stall import Stall
 from llmgate.core.ticket import State, Ticket
 from llmgate.core.timers import Timers
-from llmgate.errors import Outcome, QueueFull, Refused
+from llmgate.errors import Outcome, QueueFull
 
 __all__ = ["Gate", "State", "Ticket"]
 
@@ -51,7 +52,9 @@ class Gate:
         self._limits = limits
         self._line: Line[Ticket] = Line()
         self._in_flight: set[Ticket] = set()
-        self._paused = self._closed = self._dismisses = self._leaving = False
+        self._paused = self._dismisses = self._leaving = False
+        self.closing: Closing | None = None
+        """Why it takes nobody new; None: it does."""
         self._stands = False
         """Admits nobody, whatever is free: it is paused, or no server is there."""
         self._changing = False
@@ -72,9 +75,9 @@ class Gate:
         """
         self._handle_due(now)
         self._settle(now)
-        if self._closed:
-            self._story.refused(caller, now, "refused", len(self._line), None)
-            raise Refused(f"llmgate: upstream {self.upstream} takes no new requests (REFUSED)")
+        if self.closing is not None:
+            self._story.refused(caller, now, "refused", len(self._line), None, self.closing.reason)
+            raise refusal(self.closing, self.upstream)
         self._tickets += 1
         ticket = Ticket(self._tickets, caller, now)
         ticket.deadline = self._deadline(now, max_wait)
@@ -87,32 +90,41 @@ class Gate:
             self._admit(ticket, endpoint, now, queued=False)
         return ticket
 
-    def leave(self, ticket: Ticket, now: float, outcome: Outcome, *, by: str = "") -> None:
+    def leave(self, ticket: Ticket, now: float, outcome: Outcome, *, by: str = "", reason: str = "") -> None:
         """The way out of every state. Who calls first (or a timer) decides the outcome; later calls do nothing.
 
-        `by`, here and below: who had it done, for the event.
+        `by`, here and below: who had it done, and `reason`: why it ended so, for the event.
         """
         self._handle_due(now)
         match ticket.state:
             case State.WAITING:
-                self._leave_line(ticket, now, outcome, by)
+                self._leave_line(ticket, now, outcome, by, reason)
             case State.RUNNING:
-                self._release(ticket, now, outcome, by)
+                self._release(ticket, now, outcome, by, reason)
             case State.DRAINING:
                 self._release(ticket, now, None)
         self._settle(now)
 
-    def drain(self, ticket: Ticket, now: float, outcome: Outcome, *, release_at: float | None, by: str = "") -> None:
+    def drain(
+        self,
+        ticket: Ticket,
+        now: float,
+        outcome: Outcome,
+        *,
+        release_at: float | None,
+        by: str = "",
+        reason: str = "",
+    ) -> None:
         """Its request is over, its slot is not: until `leave`, or until `release_at` at the latest (None = no latest).
 
         One that still waits never reached the server: it just leaves. One that drains or is gone stays as it is.
         """
         self._handle_due(now)
         if ticket.state is State.WAITING:
-            self._leave_line(ticket, now, outcome, by)
+            self._leave_line(ticket, now, outcome, by, reason)
         elif ticket.state is State.RUNNING:
             ticket.state = State.DRAINING
-            self._story.drained(ticket, now, outcome, by)
+            self._story.drained(ticket, now, outcome, by, reason)
             self._timers.set(ticket, release_at)
             self._handle_due(now)
         self._settle(now)
@@ -128,7 +140,7 @@ class Gate:
             self._timers.set(ticket, ticket.deadline)
             self._handle_due(now)
             if self._dismisses and ticket.state is State.WAITING:
-                self._leave_line(ticket, now, "refused")
+                self._dismiss(ticket, now)
         self._settle(now)
 
     def move_to_front(self, ticket: Ticket, now: float, *, by: str = "") -> None:
@@ -155,9 +167,9 @@ class Gate:
         self._settle(now)
 
     def set_paused(self, paused: bool, now: float, *, by: str = "") -> None:
-        """An operator's pause, or its end."""
+        """An operator's pause, or its end. One that is leaving is paused no more: who waits would do so for ever."""
         self._handle_due(now)
-        self._paused = paused
+        self._paused = paused and (self._paused or not self._leaving)
         self._change_mode(now, by)
         self._settle(now)
 
@@ -243,25 +255,32 @@ class Gate:
         self._settle(now)
 
     def close(self, now: float, *, dismiss: bool, leaving: bool = False, by: str = "") -> None:
-        """Takes nobody new; who waits is dismissed (outcome refused), or served to the end. `leaving`: for good, so
-        that its servers are for whoever else names them, once its line is served."""
+        """Takes nobody new; who waits is dismissed (outcome refused), or served to the end. `leaving`: until
+        `come_back`, so that its servers are for whoever else names them, once its line is served."""
         self._handle_due(now)
-        self._closed = True
+        self.closing = max(self.closing or Closing.DRAIN, closing_of(dismiss=dismiss, leaving=leaving))
         self._dismisses = self._dismisses or dismiss
         self._leaving = self._leaving or leaving
         self._share_out()
         self._change_mode(now, by)
         while dismiss and self._line:
-            self._leave_line(self._line.head(), now, "refused")
+            self._dismiss(self._line.head(), now)
         self._settle(now)
 
     def reopen(self, now: float, *, by: str = "") -> None:
-        """Takes requests again after `close`."""
+        """Takes requests again after `close`, but where it is leaving: its servers are for others then."""
         self._handle_due(now)
-        self._closed = self._dismisses = self._leaving = False
-        self._share_out()
-        self._change_mode(now, by)
+        if not self._leaving:
+            self.closing = None
+            self._dismisses = False
+            self._share_out()
+            self._change_mode(now, by)
         self._settle(now)
+
+    def come_back(self, now: float) -> None:
+        """Takes requests again though it was leaving, or closed otherwise: the settings name its upstream again."""
+        self._leaving = False
+        self.reopen(now)
 
     def handle_timer(self, now: float) -> None:
         """Ends what is due by now, and admits where others gave room at a server. Early or late calls do no harm."""
@@ -404,19 +423,22 @@ class Gate:
         waits = [wait for wait in (self._limits.queue_timeout, max_wait) if wait is not None]
         return now + min(waits) if waits else None
 
-    def _leave_line(self, ticket: Ticket, now: float, outcome: Outcome, by: str = "") -> None:
+    def _dismiss(self, ticket: Ticket, now: float) -> None:
+        self._leave_line(ticket, now, "refused", reason=self.closing.reason if self.closing is not None else "")
+
+    def _leave_line(self, ticket: Ticket, now: float, outcome: Outcome, by: str = "", reason: str = "") -> None:
         self._line.remove(ticket)
         self._timers.drop(ticket)
         ticket.state = State.GONE
-        self._story.left_line(ticket, now, outcome, by)
+        self._story.left_line(ticket, now, outcome, by, reason)
 
-    def _release(self, ticket: Ticket, now: float, outcome: Outcome | None, by: str = "") -> None:
+    def _release(self, ticket: Ticket, now: float, outcome: Outcome | None, by: str = "", reason: str = "") -> None:
         self._timers.drop(ticket)
         ticket.state = State.GONE
         self._give_back(ticket)
         if self._stall.since is not None:
             self._end_stall(now)
-        self._story.released(ticket, now, outcome, by)
+        self._story.released(ticket, now, outcome, by, reason)
 
     def _give_back(self, ticket: Ticket) -> None:
         self._in_flight.discard(ticket)
@@ -439,7 +461,7 @@ class Gate:
         self._stands = self._paused or self._endpoints.held
         if self._stands:
             self._end_stall(now)
-        if self._closed:
+        if self.closing is not None:
             mode = Mode.CLOSED
         elif self._paused:
             mode = Mode.PAUSED

@@ -3,29 +3,30 @@
 Waiting is told by an event that is no part of Anthropic's protocol, `event: queue`, whose data says `"type":"ping"`:
 SDKs that ignore event names and those that validate the data both skip it.
 
-    error            status  type                    in an open stream   there, to claude-cli
-    BadRequest       400     invalid_request_error   the same            the same
-    BodyTooLarge     413     request_too_large       the same            the same
-    BodyTimeout      408     invalid_request_error   the same            the same
-    CodedBody        415     invalid_request_error   the same            the same
-    MethodNotAllowed 405     invalid_request_error   the same            the same
-    NotFound, UnknownModel 404 not_found_error       the same            the same
-    Unauthorized     401     authentication_error    the same            the same
-    HostNotAllowed   421     permission_error        the same            the same
-    OriginNotAllowed, ModelNotAllowed 403 permission_error the same      the same
-    KeyLimit         429     rate_limit_error        the same            the same
-    QueueFull        503     overloaded_error        timeout_error       overloaded_error
-    QueueTimeout     504     timeout_error           timeout_error       overloaded_error
-    Cancelled        503     overloaded_error        timeout_error       overloaded_error
-    Refused          503     overloaded_error        timeout_error       overloaded_error
-    UpstreamDown, TooManyBodies, TooManyConnections 503 overloaded_error the same the same
-    UpstreamTimeout  504     timeout_error           the same            the same
-    UpstreamFailed   502     api_error               the same            the same
-    any other        500     api_error               the same            the same
+    error            status  type                    in an open stream
+    BadRequest       400     invalid_request_error   the same
+    BodyTooLarge     413     request_too_large       the same
+    BodyTimeout      408     invalid_request_error   the same
+    CodedBody        415     invalid_request_error   the same
+    MethodNotAllowed 405     invalid_request_error   the same
+    NotFound, UnknownModel 404 not_found_error       the same
+    Unauthorized     401     authentication_error    the same
+    HostNotAllowed   421     permission_error        the same
+    OriginNotAllowed, ModelNotAllowed 403 permission_error the same
+    KeyLimit         429     rate_limit_error        the same
+    QueueFull        503     overloaded_error        timeout_error
+    QueueTimeout     504     timeout_error           the same
+    Cancelled        503     overloaded_error        timeout_error
+    Refused          503     overloaded_error        timeout_error
+    UpstreamDown, TooManyBodies, TooManyConnections 503 overloaded_error the same
+    UpstreamTimeout  504     timeout_error           the same
+    UpstreamFailed   502     api_error               the same
+    any other        500     api_error               the same
 
 An end in the queue must not be tried again by the client itself. In a stream no header can say so: the Vercel AI SDK
-sends a request again on overloaded_error, rate_limit_error and api_error as the first event, not on timeout_error;
-Claude Code silently asks again, without streaming, on everything but overloaded_error.
+sends a request again on overloaded_error, rate_limit_error and api_error as the first event, not on timeout_error.
+Claude Code (2.1.197, 2.1.332) asks three times on overloaded_error, and then without a stream; on timeout_error it asks
+once more, without a stream, and with CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK not at all.
 
 An upstream's error that is not in this shape gets the type that Anthropic documents for its status (_TYPES_BY_STATUS).
 A prompt longer than the context becomes "prompt is too long: N tokens > M maximum", the wording that Claude Code knows.
@@ -175,11 +176,9 @@ class MessagesSurface:
         """See Surface."""
         return _encode(_type_of(error), str(error), request_id)
 
-    def error_frame(self, error: GateError, request_id: str, client: str) -> bytes:
+    def error_frame(self, error: GateError, request_id: str) -> bytes:
         """The event `error`, after which the stream ends."""
-        kind = _type_of(error)
-        if isinstance(error, QueueError):
-            kind = "overloaded_error" if client == "claude-cli" else "timeout_error"
+        kind = "timeout_error" if isinstance(error, QueueError) else _type_of(error)
         return _frame(_encode(kind, str(error), request_id))
 
     def upstream_error_body(self, status: int, body: bytes, request_id: str) -> tuple[int, bytes]:

@@ -89,7 +89,7 @@ class OllamaSurface:
         """See Surface."""
         return _encode(str(error))
 
-    def error_frame(self, error: GateError, request_id: str, client: str) -> bytes:  # noqa: ARG002  the same for all
+    def error_frame(self, error: GateError, request_id: str) -> bytes:
         """The last line."""
         return self.error_body(error, request_id) + b"\n"
 

@@ -121,7 +121,7 @@ class OpenAISurface:
         kind = _TYPES_BY_STATUS.get(error.status, fallback)
         return _encode(kind, str(error), error.code)
 
-    def error_frame(self, error: GateError, request_id: str, client: str) -> bytes:  # noqa: ARG002  the same for all
+    def error_frame(self, error: GateError, request_id: str) -> bytes:
         """The error as data, then [DONE]."""
         return _frame(self.error_body(error, request_id))
 

@@ -46,10 +46,9 @@ _PLAIN: Final = re.compile(rb"[!-~]*")
 _CONTROL: Final = re.compile(rb"[\x00-\x1f\x7f]")
 _SEPARATOR: Final = re.compile(rb"[/\\]")
 
-PASSED: Final = frozenset(
-    {b"allow", b"cache-control", b"content-disposition", b"content-encoding", b"content-length", b"location"}
-)
-"""Headers of an answer without which it would not be what it is, beside those that every answer may bring."""
+PASSED: Final = frozenset({b"allow", b"cache-control", b"content-disposition", b"content-encoding"})
+"""Headers of an answer without which it would not be what it is, beside those that every answer may bring, and its
+length and Location."""
 
 
 def is_gated(method: str, path: bytes) -> bool:

@@ -29,7 +29,7 @@ _LINE = rb"(?!CONNECT )[A-Z][A-Z-]{0,19} (?:/[!\"$-~]*+|(?<=OPTIONS )\*) HTTP/1\
 _REQUEST_LINE = re.compile(_LINE)
 _HEAD = re.compile(_LINE + rb"(?:" + FIELD + rb")*+\r\n")
 _OTHER_VERSION = re.compile(rb"(?!CONNECT )[A-Z][A-Z-]{0,19} /[!\"$-~]*+ HTTP/[0-9]\.[0-9]\r\n")
-_HOST = re.compile(rb"(?:[a-z0-9._~!$&'()*+;=%-]*+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?")
+_HOST = re.compile(rb"(?:[a-z0-9._~!$&'()*+;=%-]*+|\[[0-9a-f:.]+\])(?::[0-9]{0,5})?")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _OFFER = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
 _NO_OFFER = b"\r\nx-offer:"

@@ -3,13 +3,17 @@
 Nothing but comments may precede `response.created`, so `openai_keepalive = "chunk"` means comments here.
 
 Errors before the stream are those of the other OpenAI surfaces. In an open stream the error is an event that is shaped
-twice, flat as OpenAI documents it and nested as it is sent: each SDK raises on one of the two only.
+twice, flat as OpenAI documents it and nested as it is sent: each SDK raises on one of the two only. Codex passes over it, and
+tells what stands in the `response.failed` behind it.
 
     event: error
     data: {"type":"error","sequence_number":0,"code":…,"message":…,"param":null,"error":{"type":…,"code":…,"message":…,"param":null}}
 
-Its code is always text, since the Vercel AI SDK passes over an error without: UPSTREAM_ERROR where the upstream gave none.
-"""  # noqa: E501  the event is one line
+    event: response.failed
+    data: {"type":"response.failed","sequence_number":1,"response":{…,"status":"failed","error":{"code":…,"message":…},…}}
+
+The code is always text, since the Vercel AI SDK passes over an error without: UPSTREAM_ERROR where the upstream gave none.
+"""  # noqa: E501  an event is one line
 
 from functools import partial
 from typing import Annotated, Any
@@ -27,6 +31,17 @@ from llmgate.protocols.surface import StreamWatch
 _PREFIX = b"event: response."
 _DELTA = b".delta"
 _ENDS = frozenset({b"response.completed", b"response.incomplete", b"response.failed"})
+_FAILED = {
+    "id": "",
+    "object": "response",
+    "created_at": 0,
+    "model": "",
+    "status": "failed",
+    "output": [],
+    "parallel_tool_calls": True,
+    "tool_choice": "auto",
+    "tools": [],
+}
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
@@ -69,8 +84,8 @@ class ResponsesSurface(OpenAISurface):
     name = "responses"
     paths = ("/v1/responses",)
 
-    def error_frame(self, error: GateError, request_id: str, client: str) -> bytes:  # noqa: ARG002  the same for all
-        """The event `error`, after which the stream ends."""
+    def error_frame(self, error: GateError, request_id: str) -> bytes:
+        """The events `error` and `response.failed`, after which the stream ends."""
         return _frame(self.error_body(error, request_id))
 
     def upstream_error_frame(self, status: int, body: bytes, request_id: str) -> bytes:
@@ -143,7 +158,13 @@ def _frame(body: bytes) -> bytes:
         kind or "server_error", code or "UPSTREAM_ERROR", fault["message"], _text(fault.get("param")) or None
     )
     event = _ErrorEvent("error", 0, shaped.code, shaped.message, shaped.param, shaped)
-    return b"event: error\ndata: " + msgspec.json.encode(event) + b"\n\n"
+    failed = {**_FAILED, "error": {"code": shaped.code, "message": shaped.message}}
+    ended = {"type": "response.failed", "sequence_number": 1, "response": failed}
+    return _event("error", event) + _event("response.failed", ended)
+
+
+def _event(name: str, data: Any) -> bytes:
+    return f"event: {name}\n".encode() + b"data: " + msgspec.json.encode(data) + b"\n\n"
 
 
 def _text(value: object) -> str:

@@ -162,8 +162,8 @@ class Surface(Protocol):
         """JSON, to be sent with `error.status`."""
         ...
 
-    def error_frame(self, error: GateError, request_id: str, client: str) -> bytes:
-        """The last frames of an open stream; `client` is the short name of the client ("claude-cli")."""
+    def error_frame(self, error: GateError, request_id: str) -> bytes:
+        """The last frames of an open stream."""
         ...
 
     def upstream_error_body(self, status: int, body: bytes, request_id: str) -> tuple[int, bytes]:

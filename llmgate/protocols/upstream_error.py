@@ -71,6 +71,11 @@ class UpstreamTold(UpstreamFailed):
         self.body = body
         self.outcome = "upstream_error" if is_servers_fault(status) else "completed"
 
+    @property
+    def reason(self) -> str:
+        """None of its words, which may be the client's."""
+        return f"its answer was an error, as of status {self.status}"
+
 
 def is_servers_fault(status: int) -> bool:
     """Whether an answer of this status is the upstream's fault rather than that of the request."""

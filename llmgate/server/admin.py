@@ -6,12 +6,13 @@ whoever the kernel does not tell. Every error is an adminapi.ErrorAnswer.
 
 import logging
 from collections.abc import Collection, Mapping
+from typing import Any
 from urllib.parse import parse_qsl
 
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from llmgate.adminapi import ErrorAnswer, View, encode
+from llmgate.adminapi import ErrorAnswer, EventsQuery, View, encode
 from llmgate.adminapi import Fault as FaultView
 from llmgate.errors import GateError
 from llmgate.server.admin_events import EventStream
@@ -44,8 +45,9 @@ class AdminApp:
         try:
             route, target = find(ROUTES, scope["method"], scope["path"])
             if route.path == EVENTS:
-                self._read_query(route, scope)
-                await EventStream(self._feed, may_act=self._may_act(_peer(scope)))(scope, receive, send)
+                query: EventsQuery = self._read_query(route, scope)
+                may_act = self._may_act(_peer(scope))
+                await EventStream(self._feed, may_act=may_act, events=query.events)(scope, receive, send)
                 return
             answer = await self._answer(route, target, scope, receive)
         except ClientLeft:
@@ -75,7 +77,7 @@ class AdminApp:
     def _may_act(self, peer: Peer) -> bool:
         return peer.uid is not None and peer.uid not in self._read_only
 
-    def _read_query(self, route: Route, scope: Scope) -> object:
+    def _read_query(self, route: Route, scope: Scope) -> Any:
         text = scope["query_string"].decode("latin-1")
         try:
             pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_PARAMETERS)

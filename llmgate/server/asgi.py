@@ -10,6 +10,7 @@ from starlette.types import Receive, Scope
 
 from llmgate.core.access import ANYBODY, Access
 from llmgate.errors import BodyTimeout, BodyTooLarge, CodedBody
+from llmgate.server.body_clock import running
 
 Header = tuple[bytes, bytes]
 Headers = Mapping[bytes, bytes]
@@ -118,8 +119,9 @@ async def read_body(headers: Headers, receive: Receive, limit: int, seconds: flo
     if declared.isdigit() and int(declared) > limit:
         raise BodyTooLarge("llmgate: the request body is too large (BODY_TOO_LARGE)")
     try:
-        async with asyncio.timeout(seconds):
-            return await _read_pieces(receive, limit)
+        async with asyncio.timeout(None) as time_limit:
+            with running(time_limit, seconds):
+                return await _read_pieces(receive, limit)
     except TimeoutError:
         raise BodyTimeout("llmgate: the request body did not arrive in time (BODY_TIMEOUT)") from None
 

@@ -8,6 +8,7 @@ import ipaddress
 from collections.abc import Callable
 from typing import cast
 
+import msgspec
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -76,7 +77,8 @@ class Door:
         settings, keys = self._services.settings, self._services.keys
         if self._made_of is None or self._made_of[0] is not settings or self._made_of[1] is not keys:
             self._made_of = settings, keys
-            self._rules = self._make_rules(settings, keys)
+            rules = self._make_rules(settings, keys)
+            self._rules = msgspec.structs.replace(rules, allowed_hosts=(*rules.allowed_hosts, *self._services.names))
         return self._rules
 
 

@@ -14,6 +14,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from llmgate.core.capacity import SURPLUS
+from llmgate.peer import is_tcp
 from llmgate.server.drive import Drive
 from llmgate.server.surplus import Surplus
 
@@ -52,6 +53,8 @@ class Doorman:
         self._arriving: set[object] = set()
         """The protocols of those that are accepted and may not be among the connections yet."""
         self._at_once = 1
+        self.speaks_tls = False
+        """On TCP: whoever is turned away there cannot read an answer of HTTP."""
         self._surplus = Surplus(SURPLUS)
         self._rests: list[asyncio.TimerHandle] = []
         self._told: dict[str, float] = {}
@@ -93,7 +96,7 @@ class Doorman:
                 self._let_in(raw)
                 continue
             self._tell("connections", "%s is reached (%d): others are turned away", self._limit_name, self._limit)
-            self._surplus.take(raw)
+            self._surplus.take(raw, secure=self.speaks_tls and is_tcp(raw))
             turned_away += 1
             if turned_away == SURPLUS:  # they get a turn of the loop in which to be read
                 return

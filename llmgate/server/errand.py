@@ -10,22 +10,23 @@ error that ended it: what a request held goes then, and not when the collector o
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from starlette.types import Receive, Scope, Send
 
-from llmgate.admission.base import NO_CONNECTION, Place
 from llmgate.core.keys import ClientKey
-from llmgate.errors import ClientStalled, GateError, Outcome, Unauthorized, UpstreamDown, UpstreamFailed
+from llmgate.errors import ClientStalled, GateError, Outcome, Unauthorized
 from llmgate.server.asgi import CONNECTION, INTERNAL, Connection, Headers, access_of, headers_of, new_request_id
 from llmgate.server.listener import Listener
 from llmgate.server.permission import counted
 from llmgate.server.reply import Reply, nothing
 from llmgate.server.services import Services
-from llmgate.upstreams.answer import Answer
+
+if TYPE_CHECKING:
+    from llmgate.admission.base import Place
 
 logger = logging.getLogger("llmgate")
 
-_LARGEST_STATUS = 599
 _KEY_GONE = "llmgate: the key of this request was taken away before it was sent on (UNAUTHORIZED)"
 
 
@@ -133,7 +134,7 @@ class Errand:
             return
         self.stop(error)
         if self._place is not None:
-            self._place.give_up(error.outcome)  # at once, so that no slot is given to it any more
+            self._place.give_up(error.outcome, error.reason)  # at once, so that no slot is given to it any more
 
     def _check_key_again(self) -> None:
         """A reload may have come while its body was read."""
@@ -189,18 +190,3 @@ def _forget_trail(error: BaseException | None) -> None:
     while error is not None and error.__traceback__ is not None:
         error.__traceback__ = None
         error = error.__cause__ or error.__context__
-
-
-def wait_for_another(place: Place) -> None:
-    """A reload took the server away between the slot and the call: nothing was sent, so the request waits again.
-
-    Raises UpstreamDown where nobody waits for a server to be there.
-    """
-    if not place.requeue(NO_CONNECTION):
-        raise UpstreamDown("llmgate: no server of this upstream is there any more, try again (UPSTREAM_DOWN)")
-
-
-def check_status(answer: Answer) -> None:
-    """Raises UpstreamFailed for a status that no client could be told."""
-    if answer.status > _LARGEST_STATUS:
-        raise UpstreamFailed("llmgate: the upstream's status is none of HTTP's (UPSTREAM_ERROR)")

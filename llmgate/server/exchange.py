@@ -1,27 +1,25 @@
 """One request's way, from its headers to its outcome: read it from `run` downwards.
 
-The slot is given back by `_upstream_done`, which the transport calls exactly once for every call it was asked for: at
-the upstream's end of message, so that the next request is dispatched before the last bytes go out here; or when the
-socket is closed. Nothing else gives back a slot that was handed over. Ends from outside are in `errand`.
+Where its slot is from `enter` on, and who gives it back, is in `sending`; ends from outside are in `errand`.
 """
 
 import asyncio
-import enum
 import time
 from collections.abc import Callable
+from functools import partial
 
 from starlette.types import Receive, Scope, Send
 
-from llmgate.admission.base import LOADING_MODEL, NO_CONNECTION, Place
+from llmgate.admission.base import Place
 from llmgate.config.settings import UpstreamSettings
 from llmgate.core.caller import Caller
 from llmgate.core.keys import ClientKey
 from llmgate.core.routing import Route
-from llmgate.errors import ClientStalled, GateError, ModelNotAllowed, NotFound, Outcome, UpstreamDown, UpstreamFailed
+from llmgate.errors import ClientStalled, GateError, ModelNotAllowed, Outcome, UpstreamFailed
 from llmgate.protocols.gather.gathering import Gathering
 from llmgate.protocols.gather.gatherings import gathering_of
 from llmgate.protocols.gather.request import as_stream
-from llmgate.protocols.speech import LOADING, NO_SUCH_PATH, Speech, is_loading, is_no_such_path
+from llmgate.protocols.speech import LOADING, NO_SUCH_PATH, Speech, is_no_such_path
 from llmgate.protocols.surface import ModelRequest, Surface
 from llmgate.protocols.translate.request import Options
 from llmgate.protocols.upstream_error import UpstreamTold
@@ -37,59 +35,37 @@ from llmgate.server.asgi import (
     read_aside,
     read_body,
 )
-from llmgate.server.errand import ClientGone, Errand, check_status, wait_for_another
-from llmgate.server.outcome import outcome_of
+from llmgate.server.destination import Destination
+from llmgate.server.errand import ClientGone
 from llmgate.server.permission import find_route
 from llmgate.server.relay import Relay
+from llmgate.server.sending import LARGEST_ERROR, Sending, Verdict, check_status
 from llmgate.server.services import Services
-from llmgate.server.voice import Voice
 from llmgate.server.whole import Held, Whole
 from llmgate.server.wishes import Wishes, read_wishes
 from llmgate.upstreams.answer import Answer, Done
-from llmgate.upstreams.upstream import Call, Upstream, returned_headers
+from llmgate.upstreams.upstream import Call, Upstream
 
 LARGEST_ANSWER = 64 * 1024 * 1024
 """Bytes of an answer that does not stream; it is held whole, so that a client never gets half of it."""
-LARGEST_ERROR = 1024 * 1024
-
-MOST_LOADINGS = 3
-"""A server that says so again and again, and between that it is well, will not load: its answer is passed on then."""
 
 GRACE_SECONDS = 0.25
 """How long the upstream may take to end a message after the end of the stream in it: nobody listens any more."""
 
 
-class Verdict(enum.Enum):
-    """What a call to a server came to."""
-
-    PASSED_ON = "passed on"
-    """The client has its answer."""
-    OTHER_WAY = "other way"
-    """The server does not know the path: the slot is still there for another try."""
-    AGAIN = "again"
-    """Nothing of it was begun, since the server is not there: it waits again."""
-
-
-class Exchange(Errand):
+class Exchange(Sending):
     """One request on one surface."""
 
     __slots__ = (
-        "_answer_status",
+        "_destination",
         "_force_stream",
-        "_forced",
         "_gathering",
         "_grace",
-        "_keeps_slot",
-        "_loadings",
         "_names",
         "_path",
         "_query",
         "_relay",
-        "_release_timeout",
-        "_requeued",
-        "_server",
         "_surface",
-        "_voice",
         "_whole",
         "_wishes",
     )
@@ -107,30 +83,20 @@ class Exchange(Errand):
     ) -> None:
         """`path` is the surface's own, without our prefix; `upstream` serves it whatever its model, "": the routes say
         which."""
-        super().__init__(services, scope, receive, send)
+        super().__init__(services, surface, scope, receive, send)
         self._surface = surface
         self._path = path
         self._query: bytes = scope["query_string"]
-        self._forced = upstream
-        self._voice = Voice(services, surface, self._reply, self._headers, self._id)
+        self._destination = Destination(services, upstream) if upstream else None
+        """None: not routed yet."""
         self._wishes = Wishes()
-        self._release_timeout = 0.0
         self._force_stream = False
         self._names: tuple[str, ...] = ()
         """Those of its model: as it was asked for, and as it is served."""
-        self._keeps_slot = False
-        """What the answer says decides whether the request is asked again: until then its slot is not given back."""
-        self._loadings = 0
-        """How often a server said that it was loading its model."""
-        self._requeued = False
-        """The call that just failed sent nothing: the request stands in the line again."""
-        self._server: Upstream | None = None
-        """Whom it was sent to last."""
         self._relay: Relay | None = None
         self._whole: Whole | None = None
         self._gathering: Gathering | None = None
         """Puts a whole answer together, where the server was asked for a stream instead."""
-        self._answer_status = 0
         self._grace: asyncio.TimerHandle | None = None
         """The upstream may still end the message whose stream told its end."""
 
@@ -141,14 +107,16 @@ class Exchange(Errand):
         try:
             request = await self._read()
             route = self._route(request.model)
-            self._voice.upstream = route.upstream
+            self._destination = self._voice.destination = destination = self._destination or Destination(
+                self._services, route.upstream
+            )
             self._names = request.model, route.model
         except ClientLeft:
             return
         except Exception as error:
             await self._refuse(error)
             return
-        await self._live(lambda: self._wait_and_run(request, route))
+        await self._live(lambda: self._wait_and_run(request, route.model, destination))
 
     def _let_go(self) -> None:
         super()._let_go()
@@ -159,23 +127,19 @@ class Exchange(Errand):
             if sink is not None:
                 sink.let_go()
 
-    async def _wait_and_run(self, request: ModelRequest, route: Route) -> None:
-        settings = self._settings_of(route.upstream)
-        self._release_timeout = settings.release_timeout
+    async def _wait_and_run(self, request: ModelRequest, model: str, destination: Destination) -> None:
+        """Whatever is awaited before it has a place, a reload may be done meanwhile."""
+        find_way = self._ways(request, model, destination.settings)
+        way = await _find_aside(find_way, self._services.upstreams[destination.name].speech, request.body)
+        settings = destination.settings
         self._force_stream = settings.force_stream
-        find_way = self._ways(request, route, settings)
-        way = await _find_aside(find_way, self._services.upstreams[route.upstream].speech, request.body)
-        self._settings_of(route.upstream)  # that may have taken a while
-        max_wait = self._max_wait(settings, stream=request.stream)
-        async with self._services.admission.enter(route.upstream, self._caller(request), max_wait=max_wait) as place:
-            self._place = place
+
+        async def work(place: Place) -> None:
             self._voice.take_place(place, model=request.model, streams=request.stream, wish=self._wishes.queue_events)
-            try:
-                await self._run_until_passed_on(place, way, find_way, request)
-            except asyncio.CancelledError:
-                if self._stopped_by is not None and self._outcome != "client_gone":
-                    place.give_up(self._stopped_by.outcome)  # its block would take it for a client that left
-                raise
+            await self._run_until_passed_on(place, way, find_way, request)
+
+        max_wait = self._max_wait(settings, stream=request.stream)
+        await self._take_place(destination, self._caller(request), max_wait, work)
 
     async def _run_until_passed_on(
         self, place: Place, way: Way, find_way: Callable[[Speech], Way], request: ModelRequest
@@ -188,45 +152,23 @@ class Exchange(Errand):
             if verdict is Verdict.OTHER_WAY and self._server is not None:
                 way = await _find_aside(find_way, self._server.speech, request.body)
 
-    def _settings_of(self, upstream: str) -> UpstreamSettings:
-        """Raises NotFound where a reload took it away meanwhile."""
-        settings = self._services.settings.upstreams.get(upstream)
-        if settings is None:
-            raise NotFound(f"llmgate: there is no upstream {upstream} any more (NOT_FOUND)")
-        return settings
-
-    def _ways(self, request: ModelRequest, route: Route, settings: UpstreamSettings) -> Callable[[Speech], Way]:
+    def _ways(self, request: ModelRequest, model: str, settings: UpstreamSettings) -> Callable[[Speech], Way]:
         """Finds the way of this request to a server that speaks so."""
-        options = Options(
-            model=route.model, reasoning_history=settings.reasoning_history, server_tools=settings.server_tools
-        )
+        options = Options(model=model, reasoning_history=settings.reasoning_history, server_tools=settings.server_tools)
         return lambda speech: way_of(self._surface, self._path, request, speech, options, self._id)
 
     async def _run(self, place: Place, way: Way, request: ModelRequest) -> Verdict:
         """The slot is there: asks the server."""
         body = await self._body_for(way, request)
-        await self._services.wait_for_room(place)
-        server = self._services.upstreams.get(place.endpoint)
+        server = await self._find_server(place)
         if server is None:
-            wait_for_another(place)
             return Verdict.AGAIN
-        self._server = server
         if way.path == self._path and server.speech.speaks(way.path) is False:
             return Verdict.OTHER_WAY  # that was learnt while it waited
-        self._answer_status, stream = 0, request.stream
-        call = self._call(way, server, body)
-        place.hand_over()
-        if stream or self._gathering is not None:  # the head of any other answer comes with its end, and tells nothing
-            server.traffic.sent(self._id, time.monotonic())
-        try:
-            async with call as answer:
-                server.traffic.answered(self._id)
-                return await self._take(answer, place, way, stream=stream)
-        except UpstreamDown:
-            if not self._requeued:
-                raise
-            self._requeued = False
-            return Verdict.AGAIN
+        call, stream = self._call(way, server, body), request.stream
+        is_streamed = stream or self._gathering is not None  # the head of any other answer comes with its end
+        take = partial(self._take, server=server, place=place, way=way, stream=stream)
+        return await self._send(call, place, take, server if is_streamed else None)
 
     async def _body_for(self, way: Way, request: ModelRequest) -> bytes:
         """A whole answer is put together from a stream here: in most servers only who streams can leave. Made when it
@@ -249,61 +191,59 @@ class Exchange(Errand):
         headers = way.headers(self._headers)
         return server.call(b"POST", target, headers, body, self._upstream_done, request_id=self._id)
 
-    async def _take(self, answer: Answer, place: Place, way: Way, *, stream: bool) -> Verdict:
+    async def _take(self, answer: Answer, *, server: Upstream, place: Place, way: Way, stream: bool) -> Verdict:
         """An answer's head is here."""
+        server.traffic.answered(self._id)
         self._answer_status = answer.status
         try:
             if answer.status in NO_SUCH_PATH or answer.status in LOADING:
-                return await self._judge(answer, place, way)
+                return await self._judge(answer, server, way)
             place.note_up()
-            await self._pass(answer, way, stream=stream)
+            await self._pass(answer, server, way, stream=stream)
         except GateError as error:
-            self._outcome = self._outcome or error.outcome  # before the call is closed, which asks for it
+            self._fault = self._fault or error  # before the call is closed, which asks for it
+            self._outcome = self._outcome or error.outcome
             raise
         return Verdict.PASSED_ON
 
-    async def _judge(self, answer: Answer, place: Place, way: Way) -> Verdict:
+    async def _judge(self, answer: Answer, server: Upstream, way: Way) -> Verdict:
         """An answer that may say that the request was not begun; if it does not, it is passed on."""
-        self._keeps_slot = True
-        body = await answer.read(LARGEST_ERROR)
-        server = self._server
-        if server is not None and is_no_such_path(answer.status, body) and may_be_learnt(way.path, server.speech):
+        body = await self._read_judged(answer, LARGEST_ERROR)
+        if is_no_such_path(answer.status, body) and may_be_learnt(way.path, server.speech):
             server.speech.messages = None if server.speech.messages else False  # one that knew it is asked once more
             return Verdict.OTHER_WAY
-        if is_loading(answer.status, body) and self._loadings < MOST_LOADINGS and place.requeue(LOADING_MODEL):
-            self._loadings += 1
+        if self._waits_again(answer, body):
             return Verdict.AGAIN
         self._voice.hush()
-        self._tell_upstream_error(answer, body)
-        place.leave(self._outcome_of(Done.ENDED, None))
+        self._tell_upstream_error(answer, server, body)
+        self._judged()
         return Verdict.PASSED_ON
 
-    async def _pass(self, answer: Answer, way: Way, *, stream: bool) -> None:
+    async def _pass(self, answer: Answer, server: Upstream, way: Way, *, stream: bool) -> None:
         check_status(answer)
         _check_coding(answer)
         streams = answer.status < 300 and way.is_stream(_content_type(answer))
         if streams and stream:
-            await self._pass_stream(answer, way)
+            await self._pass_stream(answer, server, way)
             return
         if streams and self._gathering is not None:
-            await self._pass_gathered(answer, way, self._gathering)
+            await self._pass_gathered(answer, server, way, self._gathering)
             return
         if stream or answer.status >= 300:
             self._voice.hush()  # else blanks go on until the answer is here: its head may come long before it
         if answer.status >= 400:
-            self._tell_upstream_error(answer, await answer.read(LARGEST_ERROR))
+            self._tell_upstream_error(answer, server, await answer.read(LARGEST_ERROR))
         elif answer.status >= 300:
             raise UpstreamFailed("llmgate: the upstream redirects, which is not followed (UPSTREAM_ERROR)")
         else:
-            await self._pass_whole(answer, way, stream=stream)
+            await self._pass_whole(answer, server, way, stream=stream)
 
-    async def _pass_stream(self, answer: Answer, way: Way) -> None:
+    async def _pass_stream(self, answer: Answer, server: Upstream, way: Way) -> None:
         watch = way.watch()
         watch.opened = self._reply.started
-        if self._server is not None:
-            watch.hides = self._server.without_secrets
+        watch.hides = server.without_secrets
         if not self._reply.started:
-            self._voice.open_stream(returned_headers(answer))
+            self._voice.open_stream(server.returned_headers(answer))
         record = self._services.ledger.record(self._id)
         self._relay = relay = Relay(
             answer, self._reply, watch, record, self._voice.hush, lambda: self._grant_grace(relay.give_up)
@@ -315,7 +255,7 @@ class Exchange(Errand):
                 "llmgate: the upstream ended its stream before the answer was complete (UPSTREAM_ERROR)"
             )
 
-    async def _pass_whole(self, answer: Answer, way: Way, *, stream: bool) -> None:
+    async def _pass_whole(self, answer: Answer, server: Upstream, way: Way, *, stream: bool) -> None:
         told_as_stream = way.as_stream if stream else None
         if stream and self._reply.started and told_as_stream is None:
             raise UpstreamFailed("llmgate: the upstream answered a streaming request without a stream (UPSTREAM_ERROR)")
@@ -324,13 +264,13 @@ class Exchange(Errand):
         body = await whole.wait_body()
         self._voice.hush()
         if told_as_stream is None:
-            self._voice.answer(answer.status, returned_headers(answer), body)
+            self._voice.answer(answer.status, server.returned_headers(answer), body)
             return
         if not self._reply.started:
             self._voice.open_stream([])
         self._reply.finish(body)
 
-    async def _pass_gathered(self, answer: Answer, way: Way, gathering: Gathering) -> None:
+    async def _pass_gathered(self, answer: Answer, server: Upstream, way: Way, gathering: Gathering) -> None:
         record = self._services.ledger.record(self._id)
 
         def note() -> None:
@@ -342,55 +282,30 @@ class Exchange(Errand):
         self._whole = whole = Whole(answer, gathering, way.whole, note, lambda: self._grant_grace(whole.give_up))
         answer.start(whole)
         body = await whole.wait_body()
-        headers = [(name, value) for name, value in returned_headers(answer) if name != b"content-type"]
+        headers = [(name, value) for name, value in server.returned_headers(answer) if name != b"content-type"]
         self._voice.answer(answer.status, [JSON, *headers], body)
 
-    def _tell_upstream_error(self, answer: Answer, body: bytes) -> None:
-        if self._server is not None:
-            body = self._server.without_secrets(body)
-        self._voice.tell_upstream_error(answer.status, returned_headers(answer), body)
+    def _tell_upstream_error(self, answer: Answer, server: Upstream, body: bytes) -> None:
+        headers = server.returned_headers(answer)
+        self._voice.tell_upstream_error(answer.status, headers, server.without_secrets(body))
 
-    # ---- the slot
-
-    def _upstream_done(self, done: Done, error: GateError | None) -> None:
-        """The transport knows what became of the call: the slot is free, or drains, or is kept for another call."""
-        place = self._place
-        if place is None:
-            return
-        if self._server is not None:
-            self._server.traffic.over(self._id)
-        keeps, self._keeps_slot = self._keeps_slot, False
-        if keeps and done is Done.ENDED:
-            place.take_back()
-        elif done is Done.UNSENT and self._outcome is None and isinstance(error, UpstreamDown):
-            self._requeued = place.requeue(NO_CONNECTION)
-            if not self._requeued:
-                place.leave(error.outcome)
-        elif done in (Done.CUT, Done.LOST):
-            outcome, lost, had_head = self._outcome_of(done, error), done is Done.LOST, self._answer_status > 0
-            self._services.drain(place, outcome, self._release_timeout, lost=lost, had_head=had_head)
-        else:
-            place.leave(self._outcome_of(done, error))
-
-    def _outcome_of(self, done: Done, error: GateError | None) -> Outcome:
-        told_end = self._has_told_end(done)
-        failed = self._whole.error if self._whole is not None else None
-        return outcome_of(
-            done,
-            status=self._answer_status,
-            told_end=told_end,
-            stream_failed=self._relay is not None and self._relay.watch.failed,
-            cut=self._outcome or (failed.outcome if failed is not None else None),
-            error=error,
-        )
+    # ---- the slot: see Sending
 
     def _has_told_end(self, done: Done) -> bool | None:
+        """See Sending."""
         if self._whole is not None:
-            return (done is Done.ENDED or self._whole.is_told) and self._whole.take_end()
+            is_whole = (done is Done.ENDED or self._whole.is_told) and self._whole.take_end()
+            self._fault = self._fault or self._whole.error
+            return is_whole
         if self._relay is not None:
             return self._relay.take_end() if done is Done.ENDED else self._relay.is_told
         promised = self._reply.started and self._answer_status < 400
         return False if promised else None
+
+    @property
+    def _stream_failed(self) -> bool:
+        """See Sending."""
+        return self._relay is not None and self._relay.watch.failed
 
     # ---- the client's end
 
@@ -447,7 +362,10 @@ class Exchange(Errand):
         return await read_aside(self._surface.read_request, body)
 
     def _route(self, model: str) -> Route:
-        return find_route(self._services, access_of(self._scope), model, self._forced)
+        if self._destination is not None:
+            self._destination.check_is_there()  # first: what the key may do there is of no interest any more
+        forced = self._destination.name if self._destination is not None else ""
+        return find_route(self._services, access_of(self._scope), model, forced)
 
     def _max_wait(self, settings: UpstreamSettings, *, stream: bool) -> float | None:
         limits = (self._wishes.max_wait, None if stream else settings.queue_timeout_nonstream)
@@ -470,6 +388,7 @@ class Exchange(Errand):
             key=access_of(self._scope).key_name,
             peer=peer_of(self._scope),
             body_bytes=len(request.body),
+            max_wait=self._wishes.max_wait,
         )
 
 

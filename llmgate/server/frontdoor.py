@@ -14,7 +14,6 @@ from starlette.routing import Route as Path
 from starlette.types import Receive, Scope, Send
 
 from llmgate import __version__
-from llmgate.core.events import Mode
 from llmgate.errors import BadRequest, GateError, MethodNotAllowed, NotAllowed, NotFound
 from llmgate.protocols.counting import COUNT_PATH
 from llmgate.protocols.surface import Surface
@@ -27,6 +26,7 @@ from llmgate.server.exchange import Exchange
 from llmgate.server.metrics_app import Render
 from llmgate.server.passages import Passages
 from llmgate.server.permission import find_route
+from llmgate.server.readiness import readiness
 from llmgate.server.refusal import refuse
 from llmgate.server.services import Services
 
@@ -123,13 +123,10 @@ class FrontDoor:
         """Whether it takes requests; with `?upstream=NAME` whether that upstream does."""
         name = request.query_params.get("upstream")
         admission = self._services.admission
-        names = [name] if name is not None else list(admission.upstreams())
         if name is not None and name not in admission.upstreams():
             return JSONResponse({"ready": False, "checks": {name: "unknown upstream"}}, status_code=404)
-        checks = {upstream: admission.gate(upstream).mode.value for upstream in names}
-        ready = not self._services.draining and (name is None or checks[name] == Mode.OPEN.value)
-        checks["llmgate"] = "stopping" if self._services.draining else "listening"
-        return JSONResponse({"ready": ready, "checks": checks}, status_code=200 if ready else 503)
+        view = readiness(admission, name, stopping=self._services.draining)
+        return JSONResponse({"ready": view.ready, "checks": view.checks}, status_code=200 if view.ready else 503)
 
     # ---- models
 
@@ -139,7 +136,8 @@ class FrontDoor:
 
     async def _get_model(self, request: Request) -> Response:
         try:
-            model = self._find(request.path_params["model"], request.scope)
+            name: str = request.path_params["model"].replace("%2F", "/")  # see http_protocol
+            model = self._find(name, request.scope)
         except GateError as error:
             return refuse(self._surface_of(request.scope), error)
         return JSONResponse((models.anthropic_model if _is_anthropic(request.scope) else models.openai_model)(model))

@@ -15,6 +15,7 @@
 
 import asyncio
 import fcntl
+import re
 import sys
 import termios
 import urllib.parse
@@ -25,13 +26,14 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from llmgate.core.bodies import Bodies
+from llmgate.core.closing import UNBEGUN
+from llmgate.core.lateness import REREAD_SECONDS, is_late
 from llmgate.errors import BadRequest, GateError, HeadTimeout, Refused, TooManyBodies
+from llmgate.peer import set_user_timeout
 from llmgate.protocols.request_reader import RequestReader
 from llmgate.protocols.wire_answer import wire_answer
 from llmgate.server.asgi import CONNECTION
 from llmgate.server.cycle import Cycle
-from llmgate.upstreams.deadlines import LATE_SECONDS, REREAD_SECONDS
-from llmgate.upstreams.peer import set_user_timeout
 
 IDLE_SECONDS = 75.0
 """How long a connection is kept for another request."""
@@ -46,6 +48,8 @@ RETRY_SECONDS = 1
 
 _TICK = 0.001
 """A loop's clock is no finer."""
+
+_SLASH = re.compile("%2f", re.IGNORECASE)
 
 _BLANK = (b"\r\n", b"\r", b"\n")
 """What some clients send behind a body; it is no request."""
@@ -65,7 +69,6 @@ class GateProtocol(HttpToolsProtocol):
 
     _held = 0
     """Bytes of this request's body that count in `bodies`."""
-    _expects_continue = False
     _has_dropped = False
     """Something came before its time."""
     _lingered: int | None = None
@@ -85,7 +88,7 @@ class GateProtocol(HttpToolsProtocol):
         peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
         self.client = peer[:2] if isinstance(peer, tuple) else None
         self.server = own[:2] if isinstance(own, tuple) else (own, None)
-        self.scheme = "http"
+        self.scheme = "https" if transport.get_extra_info("ssl_object") is not None else "http"
         self._reader = RequestReader()
         self._arm(self.header_timeout, transport.close)
 
@@ -144,10 +147,10 @@ class GateProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         version = self.parser.get_http_version()
         path, _, query = self.url.partition(b"?")
-        plain = path.decode("ascii")
+        text = path.decode("ascii")
         self.scope["method"] = self.parser.get_method().decode("ascii")
         self.scope["http_version"] = version
-        self.scope["path"] = urllib.parse.unquote(plain) if "%" in plain else plain
+        self.scope["path"] = _decoded(text) if "%" in text else text
         self.scope["raw_path"] = path
         self.scope["query_string"] = query
         self.cycle = Cycle(
@@ -253,7 +256,7 @@ class GateProtocol(HttpToolsProtocol):
         elif self._reader.is_complete or self.cycle.response_started:
             self.cycle.keep_alive = False
         else:
-            self.refuse(Refused("llmgate: llmgate is stopping (REFUSED)"))
+            self.refuse(Refused(UNBEGUN))
 
     def abort(self) -> None:
         """See asgi.Connection."""
@@ -284,7 +287,7 @@ class GateProtocol(HttpToolsProtocol):
         if then is None:
             return
         now = self.loop.time()
-        if now - self._due > LATE_SECONDS:  # everything stood still: what came meanwhile is to be read first
+        if is_late(now, self._due):  # everything stood still: what came meanwhile is to be read first
             self._due = now + REREAD_SECONDS
         if (left := self._due - now) > _TICK:
             self._timer = self.loop.call_later(left, self._ring)
@@ -328,3 +331,9 @@ class GateProtocol(HttpToolsProtocol):
             raw = self.transport.get_extra_info("socket")
             if raw is not None and raw.fileno() >= 0:
                 set_user_timeout(raw, self.user_timeout if watched else None)
+
+
+def _decoded(path: str) -> str:
+    """A path without its percent-encodings, but for that of a slash, which stays "%2F": it is a part of a segment, and
+    divides none (RFC 3986, 2.2), so that such a path is not the one that it looks like without it."""
+    return "%2F".join(urllib.parse.unquote(part) for part in _SLASH.split(path))

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -10,9 +11,10 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from llmgate.core.bodies import Bodies
+from llmgate.peer import set_user_timeout, watch_peer
 from llmgate.server.doorman import Doorman
 from llmgate.server.http_protocol import GateProtocol
-from llmgate.upstreams.peer import set_user_timeout, watch_peer
+from llmgate.server.tls import TlsConnection
 
 CUT_SECONDS = 0.8
 GONE_SECONDS = 60.0
@@ -45,6 +47,7 @@ class HttpServer:
     ) -> None:
         """`stall_seconds`: how long a client may take nothing; the kernel must not give it up before."""
         limits = limits or WireLimits()
+        self._tls: ssl.SSLContext | None = None
         own = {
             "user_timeout": user_timeout(stall_seconds),
             "header_timeout": limits.header_timeout,
@@ -77,10 +80,18 @@ class HttpServer:
         )
 
     def _make_protocol(self) -> asyncio.Protocol:
-        protocol: asyncio.Protocol = self._server.config.http_protocol_class(  # type: ignore[call-arg]
-            config=self._server.config, server_state=self._server.server_state, app_state={}
+        state = self._server.server_state
+        protocol: GateProtocol = self._server.config.http_protocol_class(  # type: ignore[call-arg, assignment]
+            config=self._server.config, server_state=state, app_state={}
         )
-        return protocol
+        if self._tls is None:
+            return protocol
+        return TlsConnection(protocol, self._tls, state.connections, self._protocol.header_timeout)
+
+    def set_tls(self, context: ssl.SSLContext | None) -> None:
+        """For TCP connections that come from now on; None: they speak plain HTTP, as those of Unix sockets do."""
+        self._tls = context
+        self._doorman.speaks_tls = context is not None
 
     def set_stall(self, stall_seconds: float | None) -> None:
         """For connections that come from now on."""

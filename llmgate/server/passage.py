@@ -2,21 +2,22 @@
 
 What could start work there takes a place at the upstream's gate first, and waits for its slot without a word: nothing
 is known of such a client. The rest goes straight through, to the first server of an upstream that has several.
-The slot is given back as an Exchange does it: by `_upstream_done`, which the transport calls exactly once. So is the
-request held, and asked again, while its server is not there or loads its model: its whole body is here.
+Its slot is held and given back as that of an Exchange: see `sending`. So is the request held, and asked again, while
+its server is not there or loads its model: its whole body is here.
 Once the head of an answer is out, whatever goes wrong is told by closing the client's connection.
 """
 
-import asyncio
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from starlette.types import Receive, Scope, Send
 
 from llmgate.admission.base import LOADING_MODEL, NO_CONNECTION, Place
 from llmgate.core.caller import Caller
+from llmgate.core.closing import Closing, refusal
 from llmgate.core.keys import ClientKey
-from llmgate.errors import ClientStalled, GateError, NotAllowed, NotFound, Outcome, Refused, UpstreamDown
+from llmgate.errors import ClientStalled, GateError, NotAllowed, UpstreamDown
 from llmgate.protocols.passthrough import PASSED, Unwatched, is_gated, location_for
 from llmgate.protocols.speech import LOADING, is_loading
 from llmgate.protocols.surface import Surface
@@ -27,18 +28,22 @@ from llmgate.server.asgi import (
     Header,
     Headers,
     access_of,
+    headers_of,
     peer_of,
     read_body,
 )
-from llmgate.server.errand import ClientGone, Errand, check_status, wait_for_another
-from llmgate.server.outcome import outcome_of
+from llmgate.server.destination import Destination
+from llmgate.server.errand import ClientGone
 from llmgate.server.relay import Relay
 from llmgate.server.reply import nothing
+from llmgate.server.sending import LARGEST_ERROR, Sending, Verdict, check_status
 from llmgate.server.services import Services
-from llmgate.server.voice import Voice
 from llmgate.server.wishes import Wishes, read_wishes
 from llmgate.upstreams.answer import Answer, Done
-from llmgate.upstreams.upstream import Call, Upstream, returned_headers
+from llmgate.upstreams.upstream import Call, Upstream
+
+if TYPE_CHECKING:
+    from llmgate.core.account import Account
 
 API = "passthrough"
 """The `api` of log, feed and metrics."""
@@ -47,13 +52,6 @@ EVENTS = b"text/event-stream"
 
 LARGEST_JUDGED = 64 * 1024
 """Bytes of a body of known length that is read before it is passed on, where it may say that nothing was begun."""
-
-LARGEST_ERROR = 1024 * 1024
-MOST_LOADINGS = 3
-"""See Exchange."""
-
-_WORDS = frozenset({b"allow", b"cache-control", b"content-encoding", b"content-type"})
-"""Headers whose words are HTTP's: the same word in a header of ours is no secret here."""
 
 _NO_BODY = (204, 304)
 _UNBUFFERED: Header = (b"x-accel-buffering", b"no")
@@ -66,7 +64,7 @@ class Leg:
 
     upstream: str
     outside: bytes
-    """The path under which its paths are passed on, as this client wrote it: "/llm/upstream/a"."""
+    """What stands before that name in the paths that are passed on, as this client wrote it: "/llm/upstream/"."""
     path: bytes
     """The server's own, undecoded."""
 
@@ -78,37 +76,18 @@ def shape_of(path: bytes, headers: Headers) -> Surface:
     return MESSAGES if b"anthropic-version" in headers else CHAT
 
 
-class Passage(Errand):
+class Passage(Sending):
     """One request and its answer."""
 
-    __slots__ = (
-        "_answer_status",
-        "_call_over",
-        "_keeps_slot",
-        "_leg",
-        "_loadings",
-        "_relay",
-        "_release_timeout",
-        "_requeued",
-        "_server",
-        "_voice",
-    )
+    __slots__ = ("_account", "_call_over", "_destination", "_leg", "_relay")
 
     def __init__(self, services: Services, leg: Leg, scope: Scope, receive: Receive, send: Send) -> None:
-        super().__init__(services, scope, receive, send)
+        super().__init__(services, shape_of(leg.path, headers_of(scope)), scope, receive, send)
         self._leg = leg
-        self._voice = Voice(services, shape_of(leg.path, self._headers), self._reply, self._headers, self._id)
-        self._release_timeout = 0.0
-        self._keeps_slot = False
-        """What the answer says decides whether the request is asked again: until then its slot is not given back."""
-        self._loadings = 0
-        """How often a server said that it was loading its model."""
-        self._requeued = False
-        """Of a call that sent nothing: the request stands in the line again."""
-        self._server: Upstream | None = None
-        """Whom it was sent to last."""
+        self._destination = Destination(services, leg.upstream)
+        self._account: Account | None = None
+        """Of the server that it was sent to last: a reload may give that another name, or another upstream."""
         self._relay: Relay | None = None
-        self._answer_status = 0
         self._call_over = False
         """The transport is done with it, perhaps before its head was looked at."""
 
@@ -128,134 +107,118 @@ class Passage(Errand):
         await self._live(lambda: self._wait_and_run(body, wishes))
 
     async def _wait_and_run(self, body: bytes, wishes: Wishes) -> None:
-        name = self._leg.upstream
-        settings = self._services.settings.upstreams.get(name)
-        if settings is None:  # a reload took it away while the body came
-            raise NotFound(f"llmgate: there is no upstream {name} any more (NOT_FOUND)")
-        self._voice.upstream = name
-        self._release_timeout = settings.release_timeout
+        settings = self._destination.settings
+        self._voice.destination = self._destination
         if not is_gated(self._scope["method"], self._leg.path):
             await self._run_ungated(body)
             return
-        limits = [limit for limit in (wishes.max_wait, settings.queue_timeout_nonstream) if limit is not None]
-        caller = self._caller(len(body))
-        async with self._services.admission.enter(name, caller, max_wait=min(limits, default=None)) as place:
-            self._place = place
+
+        async def work(place: Place) -> None:
             # as a stream whose client wants no sign of life: nothing of ours may come before the server's answer
             self._voice.take_place(place, model="", streams=True, wish="off")
-            try:
+            verdict = Verdict.AGAIN
+            while verdict is Verdict.AGAIN:
                 await self._voice.tell_wait(place)
-                while not await self._run(place, body):
-                    await self._voice.tell_wait(place)
-            except asyncio.CancelledError:
-                if self._stopped_by is not None and self._outcome != "client_gone":
-                    place.give_up(self._stopped_by.outcome)  # its block would take it for a client that left
-                raise
+                verdict = await self._run(place, body)
+
+        limits = [limit for limit in (wishes.max_wait, settings.queue_timeout_nonstream) if limit is not None]
+        caller = self._caller(len(body), wishes.max_wait)
+        await self._take_place(self._destination, caller, min(limits, default=None), work)
 
     async def _run_ungated(self, body: bytes) -> None:
+        name = self._destination.name
         if self._services.draining:
-            raise Refused(f"llmgate: upstream {self._leg.upstream} takes no new requests (REFUSED)")
+            raise refusal(Closing.STOP, name)
         self._services.ungated += 1
         try:
-            call = self._call(self._leg.upstream, body)
-            with self._services.upstreams[self._leg.upstream].aside():
+            self._server = server = self._services.upstreams[name]
+            call = self._call(server, name, body)
+            with server.aside():
                 async with call as answer:
-                    await self._take(answer)
+                    await self._take(answer, server)
         except UpstreamDown:
             self._note_down(NO_CONNECTION)
             raise
         finally:
             self._services.ungated -= 1
 
-    async def _run(self, place: Place, body: bytes) -> bool:
-        """The slot is there: asks the server. False where that is not there: the request waits again."""
-        await self._services.wait_for_room(place)
-        if place.endpoint not in self._services.upstreams:
-            wait_for_another(place)
-            return False
-        call = self._call(place.endpoint, body)
-        place.hand_over()
-        try:
-            async with call as answer:
-                return await self._take(answer)
-        except UpstreamDown:
-            if not self._requeued:
-                raise
-            return False
+    async def _run(self, place: Place, body: bytes) -> Verdict:
+        """The slot is there: asks the server."""
+        server = await self._find_server(place)
+        if server is None:
+            return Verdict.AGAIN
+        call = self._call(server, place.endpoint, body)
+        return await self._send(call, place, lambda answer: self._take(answer, server))
 
-    def _call(self, endpoint: str, body: bytes) -> Call:
-        self._server = server = self._services.upstreams[endpoint]
+    def _call(self, server: Upstream, endpoint: str, body: bytes) -> Call:
+        self._account = self._destination.gate.accounts().get(endpoint)
         self._call_over = False
         query: bytes = self._scope["query_string"]
         target = self._leg.path + (b"?" + query if query else b"")
         method = self._scope["method"].encode("ascii")
         return server.call(method, target, self._headers, body, self._upstream_done, request_id=self._id)
 
-    async def _take(self, answer: Answer) -> bool:
-        """An answer's head is here. False where it says that the request was not begun, and it waits again."""
+    async def _take(self, answer: Answer, server: Upstream) -> Verdict:
+        """An answer's head is here."""
         self._answer_status = answer.status
         try:
             if answer.status in LOADING and 0 <= _length_of(answer) <= LARGEST_JUDGED:
-                return await self._judge(answer)
-            self._note_head(answer)
+                return await self._judge(answer, server)
+            self._note_head(answer, server)
             check_status(answer)
             if answer.status >= 400 and not _is_events(answer):
-                self._tell_upstream_error(answer, await answer.read(LARGEST_ERROR))
+                self._tell_upstream_error(answer, server, await answer.read(LARGEST_ERROR))
             else:
-                await self._pass(answer)
+                await self._pass(answer, server)
         except BaseException as error:
-            # before the call is closed, which asks for it
-            self._outcome = self._outcome or (error.outcome if isinstance(error, GateError) else "upstream_error")
+            fault = error if isinstance(error, GateError) else None
+            self._fault = self._fault or fault  # before the call is closed, which asks for it
+            self._outcome = self._outcome or (fault.outcome if fault is not None else "upstream_error")
             raise
-        return True
+        return Verdict.PASSED_ON
 
-    async def _judge(self, answer: Answer) -> bool:
-        self._keeps_slot = self._place is not None
-        body = await answer.read(LARGEST_JUDGED)
-        if is_loading(answer.status, body) and self._waits_again():
-            return False
-        self._tell_upstream_error(answer, body)
-        if self._place is not None:
-            self._place.leave(self._outcome_of(Done.ENDED, None, None))
-        return True
+    async def _judge(self, answer: Answer, server: Upstream) -> Verdict:
+        body = await self._read_judged(answer, LARGEST_JUDGED)
+        if self._waits_again(answer, body):
+            return Verdict.AGAIN
+        if self._place is None and is_loading(answer.status, body):
+            self._note_down(LOADING_MODEL)
+        self._tell_upstream_error(answer, server, body)
+        self._judged()
+        return Verdict.PASSED_ON
 
-    def _tell_upstream_error(self, answer: Answer, body: bytes) -> None:
+    def _tell_upstream_error(self, answer: Answer, server: Upstream, body: bytes) -> None:
         """As it is, but for secrets of ours that are quoted in it."""
-        body = self._without_secrets(body)
-        self._reply.start(answer.status, [*self._passed_headers(answer, body), *self._voice.headers()])
+        body = server.without_secrets(body)
+        self._reply.start(answer.status, [*self._passed_headers(answer, server, body), *self._voice.headers()])
         self._reply.finish(body)
-
-    def _without_secrets(self, text: bytes) -> bytes:
-        return text if self._server is None else self._server.without_secrets(text)
-
-    def _waits_again(self) -> bool:
-        """Its server loads its model: nobody else is sent there."""
-        self._loadings += 1
-        if self._place is not None:
-            return self._loadings <= MOST_LOADINGS and self._place.requeue(LOADING_MODEL)
-        self._note_down(LOADING_MODEL)
-        return False
 
     def _note_down(self, reason: str) -> None:
         """What went straight through met nobody: those who wait need not find that out for themselves."""
-        admission, upstream = self._services.admission, self._leg.upstream
-        known = admission.gate(upstream).endpoints() if upstream in admission.upstreams() else {}
-        if self._server is not None and self._server.name in known:  # not one that a reload took away
-            admission.set_endpoint(upstream, self._server.name, up=False, reason=reason)
+        endpoint = self._endpoint_now()
+        if endpoint is not None:  # not one that a reload took away
+            self._services.admission.set_endpoint(self._destination.name, endpoint, up=False, reason=reason)
 
-    def _note_head(self, answer: Answer) -> None:
+    def _endpoint_now(self) -> str | None:
+        """The name of the server that it was sent to last; None where a reload took that from this upstream."""
+        if not self._destination.is_there:
+            return None
+        accounts = self._destination.gate.accounts()
+        return next((name for name, account in accounts.items() if account is self._account), None)
+
+    def _note_head(self, answer: Answer, server: Upstream) -> None:
         """What the head says of the server. A stream of events is an answer that is being made: it has one of the
         server's slots; of others nobody knows."""
-        if self._place is None or self._server is None or self._call_over:
+        if self._place is None or self._call_over:
             return
         if answer.status not in LOADING:
             self._place.note_up()
         if _is_events(answer):
-            self._server.traffic.sent(self._id, time.monotonic())
-            self._server.traffic.answered(self._id)
+            server.traffic.sent(self._id, time.monotonic())
+            server.traffic.answered(self._id)
 
-    async def _pass(self, answer: Answer) -> None:
-        headers = [*self._passed_headers(answer), *self._voice.headers()]
+    async def _pass(self, answer: Answer, server: Upstream) -> None:
+        headers = [*self._passed_headers(answer, server), *self._voice.headers()]
         record = self._services.ledger.record(self._id)
         self._relay = relay = Relay(answer, self._reply, Unwatched(), record, nothing)
         self._reply.start(answer.status, headers)
@@ -264,72 +227,40 @@ class Passage(Errand):
         if error is not None:
             raise error
 
-    def _passed_headers(self, answer: Answer, body: bytes | None = None) -> list[Header]:
+    def _passed_headers(self, answer: Answer, server: Upstream, body: bytes | None = None) -> list[Header]:
         """The server's, with the length of `body`, or of the one to come where that is known."""
-        passed, length = [], None
-        for name, value in returned_headers(answer, PASSED):
-            if name == b"content-length":
-                length = value
-            elif name == b"location":
-                passed += [(name, self._without_secrets(value)) for _, value in self._location(value)]
-            else:
-                passed.append((name, value if name in _WORDS else self._without_secrets(value)))
+        passed = [*server.returned_headers(answer, PASSED), *self._location(answer, server)]
         if body is not None and self._scope["method"] != "HEAD":  # else it tells of a body that is not sent
             return [*passed, (b"content-length", b"%d" % len(body))]
+        length = next((value for name, value in answer.headers if name == b"content-length"), None)
         if length is None or any(name == b"transfer-encoding" for name, _ in answer.headers):
             return [*passed, _UNBUFFERED]
         return passed if answer.status in _NO_BODY else [*passed, (b"content-length", length)]
 
-    def _location(self, value: bytes) -> list[Header]:
-        name = self._leg.upstream
-        settings = self._services.settings.upstreams.get(name)
-        if settings is None:  # a reload took it away
+    def _location(self, answer: Answer, server: Upstream) -> list[Header]:
+        """Where its clients find what a redirect leads to; none where a reload took the server away."""
+        values = [value for name, value in answer.headers if name == b"location"]
+        endpoint = self._endpoint_now() if values else None
+        if endpoint is None:
             return []
-        endpoints = dict(zip(self._services.admission.gate(name).endpoints(), settings.all_endpoints, strict=True))
-        server = endpoints.get(self._server.name if self._server is not None else name)
-        if server is None:  # the same
-            return []
-        location = location_for(value, server.url, self._leg.outside)
-        return [] if location is None else [(b"location", location)]
+        destination = self._destination
+        servers = zip(destination.gate.endpoints(), destination.settings.all_endpoints, strict=True)
+        url = dict(servers)[endpoint].url
+        outside = self._leg.outside + destination.name.encode("ascii")
+        found = [location_for(value, url, outside) for value in values]
+        return [(b"location", server.without_secrets(value)) for value in found if value is not None]
 
     # ---- the slot
 
     def _upstream_done(self, done: Done, error: GateError | None) -> None:
-        """The transport knows what became of the call: the slot is free, or drains."""
+        """See Sending. One without a slot must know as well whether its answer is whole."""
         self._call_over = True
-        told_end = self._take_end(done)
-        place = self._place
-        if place is None:
-            return
-        if self._server is not None:
-            self._server.traffic.over(self._id)
-        keeps, self._keeps_slot = self._keeps_slot, False
-        if keeps and done is Done.ENDED:
-            place.take_back()
-            return
-        if done is Done.UNSENT and self._outcome is None and isinstance(error, UpstreamDown):
-            self._requeued = place.requeue(NO_CONNECTION)
-            if self._requeued:
-                return
-        outcome = self._outcome_of(done, error, told_end)
-        if done in (Done.CUT, Done.LOST):
-            lost, had_head = done is Done.LOST, self._answer_status > 0
-            self._services.drain(place, outcome, self._release_timeout, lost=lost, had_head=had_head)
-        else:
-            place.leave(outcome)
+        if self._place is None:
+            self._has_told_end(done)
+        super()._upstream_done(done, error)
 
-    def _outcome_of(self, done: Done, error: GateError | None, told_end: bool | None) -> Outcome:
-        return outcome_of(
-            done,
-            status=self._answer_status,
-            told_end=told_end,
-            stream_failed=False,
-            cut=self._outcome,
-            error=error,
-        )
-
-    def _take_end(self, done: Done) -> bool | None:
-        """Whether the client gets all of an answer; None: all of one that is an error."""
+    def _has_told_end(self, done: Done) -> bool | None:
+        """See Sending. Whether the client gets all of an answer; None: all of one that is an error."""
         if done is not Done.ENDED or self._outcome is not None:
             return False
         if self._relay is not None and not self._relay.take_end():
@@ -369,7 +300,7 @@ class Passage(Errand):
         else:
             self._voice.tell_error(error)
 
-    def _caller(self, body_bytes: int) -> Caller:
+    def _caller(self, body_bytes: int, max_wait: float | None) -> Caller:
         headers, names = self._headers, self._services.settings.identify
         session, session_from = identity.session_of(headers, names.session, "")
         return Caller(
@@ -384,6 +315,7 @@ class Passage(Errand):
             key=access_of(self._scope).key_name,
             peer=peer_of(self._scope),
             body_bytes=body_bytes,
+            max_wait=max_wait,
         )
 
 

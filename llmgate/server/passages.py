@@ -53,7 +53,7 @@ class Passages:
         for start in self._starts:
             if raw.startswith(start):
                 name, slash, rest = raw.removeprefix(start).partition(b"/")
-                return Leg(name.decode("latin-1"), start + name, slash + rest)
+                return Leg(name.decode("latin-1"), start, slash + rest)
         return None
 
     def _check(self, leg: Leg, scope: Scope) -> None:

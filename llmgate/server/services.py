@@ -85,6 +85,8 @@ class Services:
         self.ledger = ledger
         self.routes = routes
         self.keys = keys or ClientKeys()
+        self.names: tuple[str, ...] = ()
+        """Host names in lower case that are its own, for its certificate says so."""
         self.key_counts = KeyCounts()
         self.turned_away = TurnedAway()
         self.running = Running()
@@ -109,22 +111,29 @@ class Services:
             await watch.wait_for_room(place.time_left)
 
     def drain(
-        self, place: Place, outcome: Outcome, release_timeout: float, *, lost: bool = False, had_head: bool = True
+        self,
+        place: Place,
+        outcome: Outcome,
+        release_timeout: float,
+        *,
+        lost: bool = False,
+        had_head: bool = True,
+        reason: str = "",
     ) -> None:
         """The request is over, its server may not be: its slot comes back when the server says so, or after that time
         (seconds) where it says nothing. `lost`: the server broke it off, perhaps since it is dying: then nobody may be
-        sent there before that is clear. `had_head`: the server had begun to answer."""
+        sent there before that is clear. `had_head`: the server had begun to answer. `reason`: see Place.leave."""
         watch = self._watch_of(place)
         if watch is None:
             if lost:
-                place.leave(outcome)
+                place.leave(outcome, reason)
             else:
-                place.drain(outcome, release_timeout)
+                place.drain(outcome, release_timeout, reason)
         elif watch.is_source:
-            place.drain(outcome, None)
+            place.drain(outcome, None, reason)
             watch.follow(lambda: place.leave(outcome), release_timeout, had_head=had_head)
         else:
-            place.drain(outcome, release_timeout)
+            place.drain(outcome, release_timeout, reason)
             if lost:
                 watch.knock(lambda: place.leave(outcome))
 

@@ -9,6 +9,7 @@ import socket
 
 from llmgate.errors import TooManyConnections
 from llmgate.protocols.wire_answer import wire_answer
+from llmgate.server.tls import ALERT
 
 HELD_SECONDS = 1.0
 RETRY_SECONDS = 1
@@ -28,13 +29,13 @@ class Surplus:
     def __len__(self) -> int:
         return len(self._held)
 
-    def take(self, raw: socket.socket) -> None:
-        """Answers and closes it, now or soon."""
+    def take(self, raw: socket.socket, *, secure: bool = False) -> None:
+        """Answers and closes it, now or soon. `secure`: its client speaks TLS, and gets no more than an alert."""
         if len(self._held) >= self._most:
             self._close(next(iter(self._held)))
         raw.setblocking(False)
         try:
-            raw.send(self._answer)
+            raw.send(ALERT if secure else self._answer)
             raw.shutdown(socket.SHUT_WR)
         except OSError:
             raw.close()

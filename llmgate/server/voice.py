@@ -6,6 +6,7 @@ JSON; those go out under a 200, so that what goes wrong afterwards is told in th
 """
 
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,12 +15,14 @@ from llmgate.core.line import Position
 from llmgate.errors import BodyTimeout, BodyTooLarge, CodedBody, GateError, KeyLimit, QueueError, Unauthorized
 from llmgate.protocols.surface import Opening, Surface
 from llmgate.protocols.upstream_error import UpstreamTold
-from llmgate.server import identity
-from llmgate.server.asgi import JSON, Header, Headers
+from llmgate.server.asgi import JSON, Header
 from llmgate.server.heartbeat import Heartbeat
 from llmgate.server.reply import Reply, nothing
 from llmgate.server.services import Services
 from llmgate.server.wishes import QueueEvents, manner_of
+
+if TYPE_CHECKING:
+    from llmgate.server.destination import Destination
 
 STREAM_HEADERS: tuple[Header, ...] = ((b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no"))
 """X-Accel-Buffering: nginx would hold frames back otherwise."""
@@ -32,7 +35,6 @@ class Voice:
 
     __slots__ = (
         "_arrival",
-        "_headers",
         "_heartbeat",
         "_id",
         "_opening",
@@ -42,17 +44,16 @@ class Voice:
         "_streams",
         "_surface",
         "_told",
-        "upstream",
+        "destination",
     )
 
-    def __init__(self, services: Services, surface: Surface, reply: Reply, headers: Headers, request_id: str) -> None:
+    def __init__(self, services: Services, surface: Surface, reply: Reply, request_id: str) -> None:
         self._services = services
         self._surface = surface
         self._reply = reply
-        self._headers = headers
         self._id = request_id
-        self.upstream = ""
-        """Its name, once the request is routed."""
+        self.destination: Destination | None = None
+        """Of the request, once it is routed."""
         self._place: Place | None = None
         self._streams = False
         self._opening: Opening | None = None
@@ -152,8 +153,8 @@ class Voice:
     def headers(self) -> list[Header]:
         """Those of our own that every answer has."""
         headers = [(b"llmgate-request-id", self._id.encode("ascii"))]
-        if self.upstream:
-            headers.append((b"llmgate-upstream", self.upstream.encode("ascii")))
+        if self.destination is not None:
+            headers.append((b"llmgate-upstream", self.destination.name.encode("ascii")))
         if self._place is not None and self._arrival and self._place.position() is None:
             headers.append((b"llmgate-queued-ms", b"%d" % round(self._place.waited * 1000)))
         return headers + self._arrival
@@ -165,8 +166,7 @@ class Voice:
         if isinstance(error, UpstreamTold):
             self.tell_upstream_error(error.status, [], error.body)
         elif self._reply.started and self._streams:
-            client = identity.client_of(self._headers)
-            self._reply.finish(self._surface.error_frame(error, self._id, client))
+            self._reply.finish(self._surface.error_frame(error, self._id))
         else:
             self.answer(error.status, [JSON, *self._error_headers(error)], self._surface.error_body(error, self._id))
 
@@ -196,9 +196,9 @@ class Voice:
 
     def _retry_after(self) -> int:
         """Seconds until a slot falls free about now: the median run shared by the slots, within 1 and the setting."""
-        settings, admission = self._services.settings, self._services.admission
-        if self.upstream not in admission.upstreams():  # it is not routed yet, or a reload took its upstream away
+        settings, destination = self._services.settings, self.destination
+        if destination is None or not destination.is_there:  # it is not routed yet, or a reload took that away
             return 1
-        median = self._services.ledger.figures(self.upstream).median_run()
-        slots = admission.gate(self.upstream).limits.max_concurrent or 1
+        median = self._services.ledger.figures(destination.name).median_run()
+        slots = destination.gate.limits.max_concurrent or 1
         return round(min(max(1.0, median / slots), settings.waiting.retry_after_max))

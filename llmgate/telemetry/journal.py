@@ -75,8 +75,8 @@ class Journal:
         self._logger = logger
         self._told_full: set[str] = set()
         """Upstreams of which the newest thing told is that their queue is full: that is told once."""
-        self._told_failed: set[tuple[str, Outcome]] = set()
-        """Upstreams and how requests fail there, since the last one that was served: that is told once, too."""
+        self._told_failed: set[tuple[str, Outcome, str]] = set()
+        """Upstreams, and how and why requests fail there, since the last that was served: that is told once, too."""
 
     def apply(self, event: Event) -> None:
         """One line, or none."""
@@ -100,9 +100,12 @@ class Journal:
                 return told
             case Released(outcome="completed", upstream=upstream):
                 self._forget_failed(upstream)
-            case Drained(outcome=outcome) | Released(outcome=outcome) if outcome in FAILURES:
-                told = (event.upstream, outcome) in self._told_failed
-                self._told_failed.add((event.upstream, outcome))
+            case Drained(outcome=outcome, reason=reason) | Released(outcome=outcome, reason=reason) if (
+                outcome in FAILURES
+            ):
+                failed = event.upstream, outcome, reason
+                told = failed in self._told_failed
+                self._told_failed.add(failed)
                 return told
             case Queued() | Admitted(queued=True):
                 self._told_full.discard(event.upstream)
@@ -119,7 +122,7 @@ class Journal:
         """It goes on under the new name. What was called `new` before is gone."""
         self._told_full = {new if name == old else name for name in self._told_full if name != new}
         self._told_failed = {
-            (new if name == old else name, outcome) for name, outcome in self._told_failed if name != new
+            (new if name == old else name, outcome, why) for name, outcome, why in self._told_failed if name != new
         }
 
 
@@ -168,16 +171,18 @@ def _describe(event: Event) -> str:
             return f"queued (depth {depth})"
         case Abandoned(outcome=outcome, waited=waited) | Expired(outcome=outcome, waited=waited):
             return f"{outcome} after {round(waited * 1000)}ms"
-        case Dismissed(outcome=outcome, waited=waited):
-            return f"{outcome} after {round(waited * 1000)}ms"
-        case Refused(outcome="refused"):
-            return "refused (draining)"
+        case Dismissed(outcome=outcome, waited=waited, reason=reason):
+            return f"{outcome} after {round(waited * 1000)}ms" + (f": {reason}" if reason else "")
+        case Refused(outcome="refused", reason=reason):
+            return f"refused ({reason or 'draining'})"
         case Refused(outcome=outcome, depth=depth):
             return f"{outcome} (depth {depth})"
         case Moved():
             return "moved to the front"
-        case Drained(outcome=outcome, ran=ran) | Released(outcome=outcome, ran=ran) if outcome in _TOLD:
-            return f"{outcome} after {round(ran * 1000)}ms"
+        case Drained(outcome=outcome, ran=ran, reason=reason) | Released(outcome=outcome, ran=ran, reason=reason) if (
+            outcome in _TOLD
+        ):
+            return f"{outcome} after {round(ran * 1000)}ms" + (f": {reason}" if reason else "")
         case Requeued():
             return "requeued, nothing of it was sent"
         case _:

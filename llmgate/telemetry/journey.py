@@ -4,8 +4,9 @@ An event tells nobody's new position but that of the request it is about. Those 
 which they are dispatched: whoever stood before it and leaves the line moves it up by one.
 """
 
-from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from llmgate.adminapi import Step
 from llmgate.core.events import (
@@ -17,6 +18,7 @@ from llmgate.core.events import (
     Moved,
     Queued,
     Refused,
+    Released,
     Requeued,
     TicketEvent,
     UpstreamRenamed,
@@ -25,16 +27,20 @@ from llmgate.telemetry.journal import describe, kind_of, word_of
 from llmgate.telemetry.ledger import Record
 
 _MOVES_KEPT = 20
+_OF_ONE = (TicketEvent, Refused)
+_ENDS = (Released, Abandoned, Expired, Dismissed, Refused)
+
+Numbered = tuple[int, Event]
 
 
 class _Place:
     """Where the request stands while its events are gone through; None where that is not known."""
 
-    def __init__(self, request_id: str) -> None:
+    def __init__(self, request_id: str, orders: dict[int, int]) -> None:
+        """`orders` of the tickets whose order is not their number any more."""
         self._id = request_id
         self._order = 0
-        self._orders: dict[int, int] = {}
-        """Of tickets whose order is not their number any more."""
+        self._orders = orders
         self.position: int | None = None
 
     def apply(self, event: TicketEvent) -> bool:
@@ -60,50 +66,91 @@ class _Place:
     def _apply_other(self, event: TicketEvent, position: int) -> None:
         was_before = self._orders.get(event.ticket, event.ticket) < self._order
         match event:
+            case Moved():
+                self.position = position if was_before else position + 1
             case Admitted(queued=True) | Abandoned() | Expired() | Dismissed() if was_before:
                 self.position = max(1, position - 1)
-            case Moved() if not was_before:
-                self.position = position + 1
             case Requeued(order=order) if order < self._order:
                 self.position = position + 1
             case _:
                 pass
 
 
-def trace(events: Iterable[tuple[int, Event]], record: Record) -> list[Step]:
+def trace(events: Iterable[Numbered], record: Record) -> list[Step]:
     """The steps of a request, oldest first; of the moves of its place the newest 20."""
-    request_id, place = record.caller.id, _Place(record.caller.id)
+    kept, request_id = list(events), record.caller.id
+    first = next((index for index, (_, event) in enumerate(kept) if _is_of(event, request_id)), None)
+    if first is None:
+        return []
+    place = _Place(request_id, _orders_before(kept, first))
     own: list[Step] = []
-    moves: deque[Step] = deque(maxlen=_MOVES_KEPT)
-    for number, event in _at_its_gate(events, request_id):
+    moves: deque[tuple[int, Event, str, int | None]] = deque(maxlen=_MOVES_KEPT)
+    for number, event in _at_its_gate(kept, first):
         moved = isinstance(event, TicketEvent) and place.apply(event)
-        offset_ms = round((event.at - record.arrived_at) * 1000)
-        kind, word = kind_of(event), word_of(event)
         if event.caller.id == request_id:
-            text = describe(event)
-            at = place.position
-            own.append(Step(number=number, offset_ms=offset_ms, kind=kind, word=word, text=text, position=at))
+            own.append(_step(number, event, record, place.position))
+            if isinstance(event, _ENDS):
+                break
         elif moved:
-            text = f"{event.caller.id} {word}"
-            moves.append(_moved(number, offset_ms, text, place.position))
-    return sorted([*own, *moves], key=lambda step: step.number)
+            moves.append((number, event, event.caller.id, place.position))
+    steps = [*own, *(_moved(number, event, who, at, record) for number, event, who, at in moves)]
+    return sorted(steps, key=lambda step: step.number)
 
 
-def _at_its_gate(events: Iterable[tuple[int, Event]], request_id: str) -> list[tuple[int, TicketEvent | Refused]]:
-    """What happened at the gate of that request, whatever it was called then: a reload may call it otherwise."""
-    gates: defaultdict[str, list[tuple[int, TicketEvent | Refused]]] = defaultdict(list)
-    its: list[tuple[int, TicketEvent | Refused]] = []
-    for number, event in events:
+def _is_of(event: Event, request_id: str) -> bool:
+    return isinstance(event, _OF_ONE) and event.caller.id == request_id
+
+
+def _orders_before(kept: Sequence[Numbered], first: int) -> dict[int, int]:
+    """Of tickets at its gate that were put elsewhere before it came."""
+    name, orders = kept[first][1].upstream, dict[int, int]()
+    if kept[first][1].number == 1:
+        return orders
+    for _, event in reversed(kept[:first]):
         if isinstance(event, UpstreamRenamed):
-            gates[event.upstream] = gates.pop(event.old, [])
-        elif event.number == 1:  # a new gate, perhaps under the name of one that is gone
-            gates[event.upstream] = []
-        if isinstance(event, (TicketEvent, Refused)):
-            gates[event.upstream].append((number, event))
-            if event.caller.id == request_id:
-                its = gates[event.upstream]
-    return its
+            if event.upstream == name:
+                name = event.old
+        elif event.upstream == name:
+            if isinstance(event, (Moved, Requeued)):
+                orders.setdefault(event.ticket, event.order)
+            if event.number == 1:  # it was a new gate, perhaps under the name of one that was gone
+                break
+    return orders
 
 
-def _moved(number: int, offset_ms: int, text: str, position: int | None) -> Step:
-    return Step(number=number, offset_ms=offset_ms, kind="position", word="position", text=text, position=position)
+def _at_its_gate(kept: Sequence[Numbered], first: int) -> Iterator[tuple[int, TicketEvent | Refused]]:
+    """What happened at the gate of the request that came first there, whatever it was called then: a reload may call
+    it otherwise."""
+    name = kept[first][1].upstream
+    for number, event in islice(kept, first, None):
+        if isinstance(event, UpstreamRenamed):
+            if event.old == name:
+                name = event.upstream
+            elif event.upstream == name:
+                return  # another gate has its name now: it is gone
+        elif event.upstream == name:
+            if event.number == 1 and event is not kept[first][1]:
+                return  # the same
+            if isinstance(event, (TicketEvent, Refused)):
+                yield number, event
+
+
+def _step(number: int, event: Event, record: Record, position: int | None) -> Step:
+    kind, word, text = kind_of(event), word_of(event), describe(event)
+    return Step(number=number, offset_ms=_offset_ms(event, record), kind=kind, word=word, text=text, position=position)
+
+
+def _moved(number: int, event: Event, who: str, position: int | None, record: Record) -> Step:
+    text = f"{who} {word_of(event)}"
+    return Step(
+        number=number,
+        offset_ms=_offset_ms(event, record),
+        kind="position",
+        word="position",
+        text=text,
+        position=position,
+    )
+
+
+def _offset_ms(event: Event, record: Record) -> int:
+    return round((event.at - record.arrived_at) * 1000)

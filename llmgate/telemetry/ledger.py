@@ -5,7 +5,7 @@ An event costs a few assignments, and a place in the order of `_KEPT` numbers wh
 
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 
 from llmgate.adminapi import EndpointView, RequestView, UpstreamView
@@ -51,6 +51,7 @@ class Record:
         "outcome",
         "output_tokens",
         "queue_frames",
+        "reason",
         "state",
         "upstream",
     )
@@ -69,11 +70,13 @@ class Record:
         self.input_tokens = 0
         """As the answer tells them at its end; 0 where it does not."""
         self.outcome: Outcome | None = None
+        self.reason = ""
+        """What failed, where its outcome does not say all."""
         self.endpoint = ""
         self.queue_frames = 0
 
-    def end(self, now: float, outcome: Outcome, state: str = "done") -> None:
-        self.ended_at, self.outcome, self.state = now, outcome, state
+    def end(self, now: float, outcome: Outcome, state: str = "done", reason: str = "") -> None:
+        self.ended_at, self.outcome, self.state, self.reason = now, outcome, state, reason
 
 
 class Recent:
@@ -138,6 +141,7 @@ class Ledger:
     def __init__(self, history: int) -> None:
         self._live: dict[tuple[str, int], Record] = {}
         self._by_id: dict[str, Record] = {}
+        self._running: dict[str, Record] = {}
         self._recent: deque[Record] = deque(maxlen=history)
         self._figures: dict[str, Figures] = {}
 
@@ -147,7 +151,7 @@ class Ledger:
             return self._apply_to_ticket(event)
         if isinstance(event, Refused):
             record = Record(event.upstream, event.caller, event.at)
-            record.end(event.at, event.outcome)
+            record.end(event.at, event.outcome, reason=event.reason)
             self._recent.append(record)
             self.figures(event.upstream).count(event.outcome, event.at)
             return record
@@ -156,13 +160,16 @@ class Ledger:
         return None
 
     def _rename(self, old: str, new: str) -> None:
-        """Who lives there goes on under the new name, with the figures."""
+        """Who lives there, and who ended there, goes on under the new name, with the figures."""
         self._figures[new] = self.figures(old)
         del self._figures[old]
         for key in [key for key in self._live if key[0] == old]:
             record = self._live.pop(key)
             record.upstream = new
             self._live[new, key[1]] = record
+        for ended in self._recent:
+            if ended.upstream == old:
+                ended.upstream = new
 
     def record(self, request_id: str) -> Record | None:
         """A live request by its id."""
@@ -170,6 +177,10 @@ class Ledger:
 
     def live(self) -> Iterable[Record]:
         return self._live.values()
+
+    def running(self) -> list[Record]:
+        """Those that have a slot and an answer to come: far fewer than all that live."""
+        return list(self._running.values())
 
     def recent(self) -> Iterator[Record]:
         """Those that ended, newest first."""
@@ -180,6 +191,10 @@ class Ledger:
         if figures is None:
             figures = self._figures[upstream] = Figures()
         return figures
+
+    def forget_figures(self, upstreams: Container[str]) -> None:
+        """Of all but these: the others are gone."""
+        self._figures = {name: figures for name, figures in self._figures.items() if name in upstreams}
 
     def _apply_to_ticket(self, event: TicketEvent) -> Record:
         key = (event.upstream, event.ticket)
@@ -194,18 +209,21 @@ class Ledger:
                 record.order = order
             case Requeued(order=order):
                 record.state, record.order, record.dispatched_at = "waiting", order, None
+                self._running.pop(event.caller.id, None)
             case Admitted(waited=waited, endpoint=endpoint):
                 record.state, record.dispatched_at = "running", event.at
+                self._running[event.caller.id] = record
                 record.endpoint = endpoint if endpoint != event.upstream else ""
                 figures.waits.append(waited)
-            case Drained(outcome=outcome):
-                record.end(event.at, outcome, "draining")
+            case Drained(outcome=outcome, reason=reason):
+                record.end(event.at, outcome, "draining", reason)
+                self._running.pop(event.caller.id, None)
                 figures.count(outcome, event.at)
             case Released():
                 self._release(event, record, figures)
                 self._forget(key, record)
             case Abandoned(outcome=outcome) | Expired(outcome=outcome) | Dismissed(outcome=outcome):
-                record.end(event.at, outcome)
+                record.end(event.at, outcome, reason=getattr(event, "reason", ""))
                 figures.count(outcome, event.at)
                 self._forget(key, record)
         return record
@@ -214,7 +232,7 @@ class Ledger:
         if event.outcome is None:
             record.state = "done"
             return
-        record.end(event.at, event.outcome)
+        record.end(event.at, event.outcome, reason=event.reason)
         figures.count(event.outcome, event.at)
         if event.outcome == "completed":
             figures.runs.append(event.ran)
@@ -224,6 +242,7 @@ class Ledger:
     def _forget(self, key: tuple[str, int], record: Record) -> None:
         del self._live[key]
         self._by_id.pop(record.caller.id, None)
+        self._running.pop(record.caller.id, None)
         self._recent.append(record)
 
 
@@ -256,6 +275,7 @@ def view_request(record: Record, now: float, wall: datetime) -> RequestView:
         output_tokens=record.output_tokens,
         queue_frames=record.queue_frames,
         outcome=record.outcome,
+        reason=record.reason,
         endpoint=record.endpoint,
     )
 

@@ -21,8 +21,8 @@ def state_lines(status: Status, requests: Sequence[RequestView]) -> Iterator[str
 
 
 def _upstream(view: UpstreamView) -> str:
-    slots = view.max_concurrent or "unlimited"
-    limit = "unlimited" if view.max_queued is None else view.max_queued
+    slots = view.max_concurrent or "not gated"
+    limit = "none" if view.max_queued is None else view.max_queued
     remarks = f": {view.remarks}" if view.remarks else ""
     return (
         f"{view.name} {view.state}, running {view.running}, draining {view.draining}, slots {slots}, "

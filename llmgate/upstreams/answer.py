@@ -26,7 +26,8 @@ class Done(enum.Enum):
 
 
 OnDone = Callable[[Done, GateError | None], None]
-"""What is known of the server, and what went wrong; None where it ended regularly or whoever asked gave it up."""
+"""What is known of the server, and what went wrong, be it with an answer that ended regularly; None where nothing did,
+or whoever asked gave it up."""
 
 
 class Sink(Protocol):

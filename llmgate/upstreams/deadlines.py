@@ -16,6 +16,7 @@ when it is done: a llama-server's batch.
 import enum
 import math
 
+from llmgate.core.lateness import is_late
 from llmgate.core.work import Look, is_at_work
 from llmgate.errors import GateError, UpstreamDown, UpstreamTimeout
 from llmgate.upstreams.answer import Timeouts
@@ -26,11 +27,6 @@ SLACK = 0.001
 FIRST_LOOK_SECONDS = 1.0
 FIRST_LOOK_SHARE = 0.25
 """When the first look is due: so long after the last sign of life, or that share of the clock, if that is less."""
-
-LATE_SECONDS = 0.25
-REREAD_SECONDS = 0.05
-"""A timer that fires so late was held up: the process stood still, or the loop. What the server sent meanwhile lies
-unread, for timers come first when it goes on. It gets so long to be read."""
 
 LOOK_SECONDS = 5.0
 """After so long nobody will tell any more what was seen."""
@@ -128,7 +124,7 @@ class Deadlines:
     def wants_reread(self, now: float) -> bool:
         """Whether what has run out is noticed so late that it is to be asked again in REREAD_SECONDS; true once."""
         due = min(limit for limit, _ in self._limits())
-        if now - due < LATE_SECONDS or self._reread_at >= due:
+        if not is_late(now, due) or self._reread_at >= due:
             return False
         self._reread_at = now
         return True

@@ -16,8 +16,8 @@ from typing import Protocol, cast
 import httptools
 
 from llmgate.errors import GateError, UpstreamFailed
+from llmgate.peer import watch_peer
 from llmgate.upstreams.answer import Done
-from llmgate.upstreams.peer import watch_peer
 from llmgate.upstreams.wire import WireAnswer
 
 HEAD_LIMIT = 64 * 1024

@@ -14,10 +14,11 @@ from collections.abc import Mapping
 
 import httpx
 
+from llmgate.core.lateness import REREAD_SECONDS
 from llmgate.core.work import Look
 from llmgate.errors import GateError, UpstreamDown, UpstreamFailed
 from llmgate.upstreams.answer import Answer, Collector, Done, Headers, OnDone, Sink, Timeouts
-from llmgate.upstreams.deadlines import REREAD_SECONDS, Deadlines, timeout_error
+from llmgate.upstreams.deadlines import Deadlines, timeout_error
 from llmgate.upstreams.pulse import Pulse
 from llmgate.upstreams.request import Origin, request_head
 

@@ -54,6 +54,8 @@ RETURNED = frozenset(
         b"x-request-id",
     }
 )
+WORDS = frozenset({b"allow", b"cache-control", b"content-encoding", b"content-type"})
+"""Headers whose words are HTTP's: the same word in a header of ours is no secret here."""
 _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 RETURNED_PREFIXES = (b"anthropic-ratelimit-", b"x-ratelimit-")
 """Response headers of the upstream that the client gets: never its CORS, cookies, or anything about the connection."""
@@ -150,7 +152,9 @@ class Upstream:
 
     def _headers_for(self, path: bytes, headers: Mapping[bytes, bytes], request_id: str) -> list[Header]:
         sent = [
-            (name, value) for name, value in headers.items() if name in self._passed and name not in self._fixed_names
+            (name, value)
+            for name, value in headers.items()
+            if name in self._passed and name not in self._fixed_names and (value or name not in AUTHORIZATION)
         ]
         if b"content-type" not in headers:
             sent.append((b"content-type", b"application/json"))
@@ -185,6 +189,14 @@ class Upstream:
             text = text.replace(secret, b"***")
         return text
 
+    def returned_headers(self, answer: Answer, also: frozenset[bytes] = frozenset()) -> list[Header]:
+        """The answer's headers that a client may see, without secrets of ours; `also` names more of them."""
+        return [
+            (name, value if name in WORDS else self.without_secrets(value))
+            for name, value in answer.headers
+            if (name in RETURNED or name in also or name.startswith(RETURNED_PREFIXES)) and not _CONTROL.search(value)
+        ]
+
     async def aclose(self) -> None:
         """Closes every connection to the server."""
         await self._transport.aclose()
@@ -211,15 +223,6 @@ class Call:
     ) -> None:
         if self._answer is not None:
             self._answer.close()
-
-
-def returned_headers(answer: Answer, also: frozenset[bytes] = frozenset()) -> list[Header]:
-    """The answer's headers that a client may see; `also` names more of them."""
-    return [
-        (name, value)
-        for name, value in answer.headers
-        if (name in RETURNED or name in also or name.startswith(RETURNED_PREFIXES)) and not _CONTROL.search(value)
-    ]
 
 
 def _ignore(_: Done, __: GateError | None) -> None:

@@ -12,10 +12,11 @@ Invariants:
 import asyncio
 from typing import Protocol
 
+from llmgate.core.lateness import REREAD_SECONDS
 from llmgate.core.work import Look
 from llmgate.errors import GateError, UpstreamDown
 from llmgate.upstreams.answer import NO_TIMEOUTS, Collector, Done, OnDone, Sink, Timeouts
-from llmgate.upstreams.deadlines import REREAD_SECONDS, Deadlines, timeout_error
+from llmgate.upstreams.deadlines import Deadlines, timeout_error
 from llmgate.upstreams.pulse import Pulse
 
 HOLD_BYTES = 64 * 1024
@@ -178,7 +179,7 @@ class WireAnswer:
         self._held.clear()
         self._stop_timer()
         if self.ended:
-            self._report(Done.ENDED)
+            self._report(Done.ENDED, error)
         if self._link is not None:
             self._link.cut(error)
 

@@ -9,9 +9,9 @@ from puppet import LIVENESS_SECONDS, turn
 from llmgate.admission.base import NO_CONNECTION, Admission, Place
 from llmgate.admission.local import LocalAdmission
 from llmgate.core.caller import Caller
-from llmgate.core.events import Event, Limits
+from llmgate.core.events import Abandoned, Dismissed, Event, Limits, Released
 from llmgate.core.gate import Gate
-from llmgate.errors import ClientStalled, QueueFull, QueueTimeout, UpstreamDown
+from llmgate.errors import EXPLAINED, Cancelled, ClientStalled, QueueFull, QueueTimeout, Refused, UpstreamDown
 
 Open = Callable[..., Admission]
 
@@ -218,6 +218,19 @@ async def test_the_end_of_the_block_gives_the_slot_back(
     await place.__aexit__(type(error) if error else None, error, None)
     assert outcomes(events, "a") == [outcome]
     assert await has_slot(waits)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("error", [error for error, _ in ENDS] + [Cancelled("by an operator"), Refused("no")])
+async def test_a_reason_is_told_where_the_outcome_asks_for_one(
+    admission: Open, events: list[Event], error: BaseException | None, waits: bool
+) -> None:
+    hall = admission()
+    first = await take(hall, "first" if waits else "a")
+    place = await take(hall, "a") if waits else first
+    await place.__aexit__(type(error) if error else None, error, None)
+    (end,) = [event for event in events if isinstance(event, (Abandoned, Dismissed, Released))]
+    assert bool(getattr(end, "reason", "")) == (end.outcome in EXPLAINED)
 
 
 async def test_the_end_of_the_block_gives_up_the_place_in_the_line(admission: Open, events: list[Event]) -> None:

@@ -51,11 +51,11 @@ def test_close_sends_away_who_waits_and_who_comes() -> None:
         async with asyncio.TaskGroup() as tasks:
             await queue_up(hall, ["b", "c"], tasks)
             hall.admission.close()
-        with pytest.raises(Refused):
+        with pytest.raises(Refused, match="llmgate is stopping"):
             await hall.take("d")
         assert hall.story[-2:] == ["b:REFUSED", "c:REFUSED"]
         dismissed = [event for event in hall.events if isinstance(event, Dismissed)]
-        assert [event.outcome for event in dismissed] == ["refused", "refused"]
+        assert [(event.outcome, event.reason) for event in dismissed] == [("refused", "llmgate is stopping")] * 2
         assert hall.gate.statistics().running == 1
         first.leave("completed")
         hall.check_empty()

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from llmgate.config.checks import find_oddities, find_problems
+from llmgate.config.checks import find_oddities, find_passed_problems, find_problems
+from llmgate.config.listen import Listen, parse_listen
 from llmgate.config.settings import Settings
 
 
@@ -52,7 +53,27 @@ def test_listening_beyond_loopback_must_be_allowed(listen: str) -> None:
 
 
 def test_local_addresses_need_no_leave() -> None:
-    assert problems(made({"listen": ["127.0.0.1:1", "[::1]:1", "localhost:2", "unix:/run/x.sock"]})) == []
+    assert problems(made({"listen": ["127.0.0.1:1", "[::1]:1", "localhost:2", "unix:/run/x.sock", "fd:3"]})) == []
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:80", "[::]:80", "10.0.0.1:80"])
+def test_a_passed_socket_beyond_loopback_must_be_allowed(address: str) -> None:
+    passed = {"fd:3": parse_listen("127.0.0.1:1"), "fd:4": parse_listen(address)}
+    (text,) = map(str, find_passed_problems(made(), passed))
+    assert text.startswith(f"socket fd:4 is {address}, which others than this machine may reach")
+    assert find_passed_problems(made({"allow_open": True}), passed) == []
+    assert find_passed_problems(made({"keys_file": "/etc/llmgate/keys.toml"}), passed) == []
+    assert find_passed_problems(made(), {"fd:3": Listen(path="@abstract"), "fd:4": Listen(path="/s")}) == []
+
+
+def test_an_upstream_that_is_a_passed_socket_is_a_loop() -> None:
+    settings = made(None, a={"url": "http://127.0.0.1:9000"}, b=pool("http://h", "http://localhost:9000"))
+    found = [str(problem) for problem in find_passed_problems(settings, {"fd:3": parse_listen("127.0.0.1:9000")})]
+    assert found == [
+        "upstreams.a.url points at llmgate itself (fd:3): requests would go round for ever",
+        "upstreams.b.endpoints[1].url points at llmgate itself (fd:3): requests would go round for ever",
+    ]
+    assert find_passed_problems(settings, {"fd:3": parse_listen("127.0.0.1:9001")}) == []
 
 
 def test_the_default_upstream_must_exist() -> None:
@@ -214,3 +235,18 @@ def test_a_group_needs_a_mode_that_lets_it_in() -> None:
     assert admin(group="gpu") == ['admin.group is let in only with mode = "0660" in [admin]']
     assert admin(group="gpu", mode="0660") == []
     assert admin(mode="0660") == []
+
+
+@pytest.mark.parametrize(("given", "other"), [("tls_cert", "tls_key"), ("tls_key", "tls_cert")])
+def test_a_certificate_needs_its_key(given: str, other: str) -> None:
+    (text,) = problems(made({given: "/etc/front.pem"}))
+    assert text.startswith(f"server.{given} needs {other} too")
+    assert problems(made({given: "/etc/front.pem", other: "/etc/front.pem"})) == []
+
+
+def test_a_certificate_for_nobody_is_told() -> None:
+    both = {"tls_cert": "/c", "tls_key": "/k"}
+    (text,) = oddities(made({"listen": ["unix:/run/a.sock"], **both}))
+    assert text.startswith("server.tls_cert is not used")
+    for listen in ("127.0.0.1:8080", "fd:3"):
+        assert oddities(made({"listen": ["unix:/run/a.sock", listen], **both})) == []

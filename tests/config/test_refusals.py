@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from llmgate.config.refusals import find_refusals, nearest
+from llmgate.config.refusals import find_refusals
 from llmgate.config.settings import Settings, UpstreamSettings
 
 
@@ -17,27 +17,6 @@ def refusals(**data: Any) -> list[str]:
 
 def upstream(**changes: Any) -> dict[str, Any]:
     return {"a": {"url": "http://h", "max_concurrent": 1, **changes}}
-
-
-@pytest.mark.parametrize(
-    ("written", "meant"),
-    [
-        *(("max_conccurent", "max_concurrent"), ("maxConcurrent", "max_concurrent"), ("max-queued", "max_queued")),
-        *(("URL", "url"), ("queue_timout", "queue_timeout"), ("model", "models"), ("header", "headers")),
-    ],
-)
-def test_the_nearest_key_is_found(written: str, meant: str) -> None:
-    assert nearest(written, UpstreamSettings.model_fields) == meant
-
-
-@pytest.mark.parametrize("written", ["", "x", "colour", "temperature", "🦙"])
-def test_nothing_is_near_to_what_is_quite_different(written: str) -> None:
-    assert nearest(written, UpstreamSettings.model_fields) is None
-
-
-def test_every_key_is_nearest_to_itself() -> None:
-    for key in UpstreamSettings.model_fields:
-        assert nearest(key, UpstreamSettings.model_fields) == key
 
 
 def test_an_unknown_key_is_told_with_the_nearest_the_place_or_all() -> None:

@@ -71,6 +71,7 @@ UPSTREAM = {"url": "http://h", "max_concurrent": 1}
     "upstream",
     [
         {"url": "http://h", "max_concurrent": "auto", "queue_timeout": "1h", "stall_alarm": 2.5},
+        {"url": "http://h", "max_concurrent": 1, "queue_timeout": "none", "max_queued": "none"},
         {"url": "http://h", "maxConcurrent": 1, "maxQueued": 3, "queueTimeoutMs": 5000},
         {"endpoints": [{"url": "http://h", "max_concurrent": 1}, {"url": "http://g", "maxConcurrent": 2}]},
     ],

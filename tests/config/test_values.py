@@ -30,7 +30,8 @@ ALLOWED: list[tuple[Parse, object, object]] = [
     (values.parse_endpoints, None, None),
     (values.parse_endpoints, [{"url": "http://h"}], [{"url": "http://h"}]),
     (values.parse_max_queued, None, None),
-    (values.parse_max_queued, "unlimited", None),
+    *((values.parse_max_queued, word, None) for word in ("unlimited", "none", "null", "None")),
+    *((values.parse_clock, word, None) for word in ("unlimited", "none", "null", "None")),
     (values.parse_max_queued, 0, 0),
     (values.parse_listens, ["LOCALHOST:1", "unix:/a"], ("localhost:1", "unix:/a")),
     (values.parse_prefixes, ["/llm", ""], ("/llm", "")),
@@ -62,7 +63,7 @@ REFUSED: list[tuple[Parse, object]] = [
     *((values.parse_max_concurrent, value) for value in (-1, "AUTO", "1", True, None, 1.5)),
     *((values.parse_endpoint_max_concurrent, value) for value in (0, -1, "1", True, None, 1.5, 1 << 31)),
     *((values.parse_endpoints, value) for value in ([], "http://h", ["http://h"], {"url": "http://h"}, 1)),
-    *((values.parse_max_queued, value) for value in (-1, "none", "", True)),
+    *((values.parse_max_queued, value) for value in (-1, "no", "", "3", True)),
     *((values.parse_listens, value) for value in ([], "a:1", [1], ["a:1", "A:1"], ["a"], None)),
     *(
         (values.parse_prefixes, value)

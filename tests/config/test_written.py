@@ -35,7 +35,7 @@ def test_every_key_is_there_with_units() -> None:
     assert (told["server"]["max_body"], told["server"]["drain_timeout"]) == ("1536KiB", "250ms")
     assert (told["admin"]["mode"], told["admin"]["socket"]) == ("0660", "/run/x/admin.sock")
     assert (told["upstreams"]["a"]["queue_timeout"], told["upstreams"]["a"]["max_queued"]) == ("90m", 0)
-    assert (told["upstreams"]["b"]["queue_timeout"], told["upstreams"]["b"]["max_queued"]) == (0, "unlimited")
+    assert (told["upstreams"]["b"]["queue_timeout"], told["upstreams"]["b"]["max_queued"]) == (0, "none")
     assert "endpoints" not in told["upstreams"]["a"]
     assert "url" not in told["upstreams"]["c"]
 

@@ -13,7 +13,7 @@ from llmgate.core import account as real_account
 from llmgate.core import gate as real_gate
 from llmgate.core import timers as real_timers
 from llmgate.core.caller import Caller
-from llmgate.core.events import Alarm, Event, Limits, Moved, Outcome, Requeued, Tally
+from llmgate.core.events import Alarm, Event, Limits, Mode, Moved, Outcome, Requeued, Tally
 from llmgate.core.line import Position
 from llmgate.errors import QueueFull, Refused
 from tests.core.gate_model import Audit, Entry, Model
@@ -209,10 +209,28 @@ class GateMachine(RuleBasedStateMachine):
         self.gate.close(self.now, dismiss=dismiss, leaving=leaving)
 
     @precondition(lambda self: self.model.closed)
-    @rule()
-    def reopen(self) -> None:
-        self.model.reopen(self.now)
-        self.gate.reopen(self.now)
+    @rule(named_again=st.booleans())
+    def reopen(self, named_again: bool) -> None:
+        """By an operator, which ends no leaving, or by a reload."""
+        self.model.reopen(self.now, named_again=named_again)
+        if named_again:
+            self.gate.come_back(self.now)
+        else:
+            self.gate.reopen(self.now)
+
+    @precondition(lambda self: self.model.leaving)
+    @rule(call=st.sampled_from(["pause", "resume", "drain"]))
+    def an_operator_acts_on_one_that_is_leaving(self, call: str) -> None:
+        """As llmgate.admission.local does it."""
+        if call == "drain":
+            self.model.close(self.now, dismiss=False, leaving=False)
+            self.gate.close(self.now, dismiss=False)
+        self.model.change(self.now, paused=call == "pause")
+        self.gate.set_paused(call == "pause", self.now)
+        if call != "drain":
+            self.model.reopen(self.now, named_again=False)
+            self.gate.reopen(self.now)
+        assert self.gate.mode is Mode.CLOSED, "I1: it takes nobody new, as others have its servers now"
 
     @precondition(lambda self: self.steps > 10 and len(self.model.ranking) > 6)
     @rule(outcome=OUTCOMES)

@@ -263,6 +263,8 @@ class Model:
     def change(self, now: float, **what: object) -> None:
         """`limits` or `paused`."""
         self.end_what_is_due(now)
+        if self.leaving and what.get("paused"):
+            what["paused"] = self.paused
         vars(self).update(what)
         self.admit(now)
 
@@ -289,9 +291,10 @@ class Model:
         self.caps, self.holds = dict(caps), holds
         self.admit(now)
 
-    def reopen(self, now: float) -> None:
+    def reopen(self, now: float, *, named_again: bool) -> None:
         self.end_what_is_due(now)
-        self.closed = self.dismisses = self.leaving = False
+        if named_again or not self.leaving:
+            self.closed = self.dismisses = self.leaving = False
         self.admit(now)
 
     def change_alarm(self, now: float, alarm: Alarm, text: str | None) -> None:

@@ -51,6 +51,8 @@ def verdict(request: Asked, **fields: Any) -> str:
         {"x_api_key": b" good-key "},
         {"authorization": b"Bearer good-key", "x_api_key": b"good-key"},
         {"authorization": b"Bearer good-key", "x_api_key": b""},
+        {"authorization": b"", "x_api_key": b"good-key"},
+        {"authorization": b"Bearer ", "x_api_key": b"good-key"},
     ],
 )
 def test_a_key_lets_in(headers: dict[str, bytes]) -> None:
@@ -75,7 +77,9 @@ NO_KEY: list[dict[str, bytes]] = [
     {"authorization": b"Bearer good-key", "x_api_key": b"bad-key"},
     {"authorization": b"Bearer bad-key", "x_api_key": b"good-key"},
     {"authorization": b"Basic abc", "x_api_key": b"good-key"},
-    {"authorization": b"", "x_api_key": b"good-key"},
+    {"authorization": b"", "x_api_key": b"bad-key"},
+    {"authorization": b"", "x_api_key": b""},
+    {"authorization": b"good-key", "x_api_key": b"good-key"},
     {"cookie": b"good-key", "proxy_authorization": b"Bearer good-key"},
 ]
 

@@ -487,3 +487,38 @@ def test_events_are_numbered_from_1_and_taken_once(bench):
     b.enter("a", "b")
     assert [event.number for event in b.events()] == [1, 2]
     assert b.events() == []
+
+
+def test_it_stands_while_it_is_paused_or_no_server_is_there(bench):
+    b = bench()
+    assert not b.gate.stands
+    b.gate.set_paused(True, b.now)
+    assert b.gate.stands
+    b.gate.set_paused(False, b.now)
+    assert not b.gate.stands
+    b.set_down()
+    assert b.gate.stands
+    b.set_down(up=True)
+    assert not b.gate.stands
+
+
+def test_the_head_of_the_line_is_who_is_admitted_next(bench):
+    b = bench()
+    running, second, third = b.enter("a", "b", "c")
+    assert (b.gate.head(), b.gate.depth) == (second, 2)
+    b.leave(running)
+    assert b.gate.head() is third
+    b.leave(second)
+    assert (b.gate.head(), b.gate.depth) == (None, 0)
+
+
+def test_a_new_name_is_told_and_changes_nothing_else(bench):
+    b = bench()
+    b.enter("a", "b")
+    before = b.gate.statistics()
+    b.events()
+    b.gate.rename("thinking", 1.0)
+    assert b.gate.upstream == "thinking"
+    assert b.gate.statistics() == before
+    assert b.line == "b"
+    assert b.story() == ["UpstreamRenamed"]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmgate.core.succession import find_successors
+from llmgate.core.succession import find_successors, names_known
 
 
 def sets(**upstreams: str) -> dict[str, set[str]]:
@@ -44,3 +44,18 @@ def test_nobody_is_moved_where_it_could_be_another_one_as_well(gone, new):
         if [pair[0] for pair in pairs].count(old) == 1 and [pair[1] for pair in pairs].count(name) == 1
     }
     assert {(old, name) for name, old in find_successors(gone, new).items()} == clear
+
+
+@pytest.mark.parametrize(
+    ("known", "renamed", "now", "after"),
+    [
+        ({}, {}, {"a"}, {}),
+        ({}, {"b": "a"}, {"b"}, {"a": "b"}),
+        ({"a": "b"}, {"c": "b"}, {"c"}, {"a": "c", "b": "c"}),
+        ({"a": "b"}, {}, {"c"}, {}),
+        ({"a": "b"}, {}, {"a", "b"}, {}),
+        ({"a": "b"}, {"a": "b"}, {"a"}, {"b": "a"}),
+    ],
+)
+def test_every_name_that_it_had(known, renamed, now, after):
+    assert names_known(known, renamed, now) == after

@@ -105,17 +105,6 @@ async def test_f22_a_wait_that_is_too_long_ends_the_open_stream_with_an_error(
     await hands.wait(lambda: (hands.untaken, len(hands.connections)) == (0, 1))
 
 
-async def test_claude_cli_gets_the_error_type_after_which_it_does_not_ask_again(
-    gate: GateProcess, hands: Hands
-) -> None:
-    await gate.ask("hasty")
-    running = await hands.turn()
-    waiting = await gate.ask("hasty", headers={"user-agent": "claude-cli/2.1.0 (external, cli)"})
-    error = (await waiting.frames())[-1]
-    assert data_of(error)["error"]["type"] == "overloaded_error"
-    await running.complete()
-
-
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("model", ["hasty", "silent"])
 async def test_f22_a_wait_that_is_too_long_is_a_504_where_nothing_was_sent(

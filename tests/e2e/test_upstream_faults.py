@@ -234,11 +234,16 @@ async def send_cut(turn: Turn, data: bytes, way: str) -> None:
     (turn.connection.reset if way == "reset" else turn.connection.close)()
 
 
+ENDS_AFTER_ERROR = {"/v1/completions": [b"data: [DONE]"], "/v1/responses": [b"event: response.failed"]}
+"""What follows an error there, by path."""
+
+
 @pytest.mark.parametrize("step", [29, pytest.param(3, marks=[pytest.mark.slow, pytest.mark.timeout(600)])])
 @pytest.mark.parametrize("path", [path for path, spoken in SPOKEN.items() if spoken.stream])
 async def test_f40_on_every_other_surface(gate: GateProcess, hands: Hands, path: str, step: int) -> None:
     spoken = SPOKEN[path]
     whole = spoken.stream.removesuffix(b"data: [DONE]\n\n")
+    marks = [b"error", *ENDS_AFTER_ERROR.get(path, [])]
     end, read = (b"\n", Client.line) if spoken.content_type == NDJSON else (b"\n\n", Client.frame)
     for offset in range(0, len(whole), step):
         client = await gate.ask("one", path=path)
@@ -249,10 +254,9 @@ async def test_f40_on_every_other_surface(gate: GateProcess, hands: Hands, path:
         while piece := await read(client):
             told.append(piece)
         passed = whole[: whole.rfind(end, 0, offset) + len(end)] if end in whole[:offset] else b""
-        *before, error = [piece for piece in told if piece != b"data: [DONE]\n\n"]
-        assert b"".join(before) == passed, offset
-        assert b"UPSTREAM_ERROR" in error
-        assert len(told) - len(before) == 1 + (path == "/v1/completions")
+        first = next(number for number, piece in enumerate(told) if b"UPSTREAM_ERROR" in piece)
+        assert b"".join(told[:first]) == passed, offset
+        assert [mark in piece for mark, piece in zip(marks, told[first:], strict=True)] == [True] * len(marks)
         await gate.wait(gate.is_idle)
 
 

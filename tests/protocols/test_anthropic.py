@@ -19,33 +19,33 @@ from tests.protocols.streams import opening, recorded
 SURFACE = MessagesSurface()
 
 TYPES = {
-    "BadRequest": ("invalid_request_error", "invalid_request_error", "invalid_request_error"),
-    "HeadTooLarge": ("invalid_request_error", "invalid_request_error", "invalid_request_error"),
-    "HeadTimeout": ("invalid_request_error", "invalid_request_error", "invalid_request_error"),
-    "TooManyConnections": ("overloaded_error", "overloaded_error", "overloaded_error"),
-    "TooManyBodies": ("overloaded_error", "overloaded_error", "overloaded_error"),
-    "BodyTooLarge": ("request_too_large", "request_too_large", "request_too_large"),
-    "CodedBody": ("invalid_request_error", "invalid_request_error", "invalid_request_error"),
-    "BodyTimeout": ("invalid_request_error", "invalid_request_error", "invalid_request_error"),
-    "MethodNotAllowed": ("invalid_request_error", "invalid_request_error", "invalid_request_error"),
-    "NotFound": ("not_found_error", "not_found_error", "not_found_error"),
-    "UnknownModel": ("not_found_error", "not_found_error", "not_found_error"),
-    "QueueError": ("overloaded_error", "timeout_error", "overloaded_error"),
-    "QueueFull": ("overloaded_error", "timeout_error", "overloaded_error"),
-    "NotAllowed": ("permission_error", "permission_error", "permission_error"),
-    "Unauthorized": ("authentication_error", "authentication_error", "authentication_error"),
-    "HostNotAllowed": ("permission_error", "permission_error", "permission_error"),
-    "OriginNotAllowed": ("permission_error", "permission_error", "permission_error"),
-    "ModelNotAllowed": ("permission_error", "permission_error", "permission_error"),
-    "KeyLimit": ("rate_limit_error", "rate_limit_error", "rate_limit_error"),
-    "QueueTimeout": ("timeout_error", "timeout_error", "overloaded_error"),
-    "Cancelled": ("overloaded_error", "timeout_error", "overloaded_error"),
-    "Refused": ("overloaded_error", "timeout_error", "overloaded_error"),
-    "UpstreamDown": ("overloaded_error", "overloaded_error", "overloaded_error"),
-    "UpstreamTimeout": ("timeout_error", "timeout_error", "timeout_error"),
-    "UpstreamFailed": ("api_error", "api_error", "api_error"),
-    "ClientStalled": ("api_error", "api_error", "api_error"),
-    "GateError": ("api_error", "api_error", "api_error"),
+    "BadRequest": ("invalid_request_error", "invalid_request_error"),
+    "HeadTooLarge": ("invalid_request_error", "invalid_request_error"),
+    "HeadTimeout": ("invalid_request_error", "invalid_request_error"),
+    "TooManyConnections": ("overloaded_error", "overloaded_error"),
+    "TooManyBodies": ("overloaded_error", "overloaded_error"),
+    "BodyTooLarge": ("request_too_large", "request_too_large"),
+    "CodedBody": ("invalid_request_error", "invalid_request_error"),
+    "BodyTimeout": ("invalid_request_error", "invalid_request_error"),
+    "MethodNotAllowed": ("invalid_request_error", "invalid_request_error"),
+    "NotFound": ("not_found_error", "not_found_error"),
+    "UnknownModel": ("not_found_error", "not_found_error"),
+    "QueueError": ("overloaded_error", "timeout_error"),
+    "QueueFull": ("overloaded_error", "timeout_error"),
+    "NotAllowed": ("permission_error", "permission_error"),
+    "Unauthorized": ("authentication_error", "authentication_error"),
+    "HostNotAllowed": ("permission_error", "permission_error"),
+    "OriginNotAllowed": ("permission_error", "permission_error"),
+    "ModelNotAllowed": ("permission_error", "permission_error"),
+    "KeyLimit": ("rate_limit_error", "rate_limit_error"),
+    "QueueTimeout": ("timeout_error", "timeout_error"),
+    "Cancelled": ("overloaded_error", "timeout_error"),
+    "Refused": ("overloaded_error", "timeout_error"),
+    "UpstreamDown": ("overloaded_error", "overloaded_error"),
+    "UpstreamTimeout": ("timeout_error", "timeout_error"),
+    "UpstreamFailed": ("api_error", "api_error"),
+    "ClientStalled": ("api_error", "api_error"),
+    "GateError": ("api_error", "api_error"),
 }
 
 
@@ -93,15 +93,14 @@ def test_every_error_is_in_the_table() -> None:
 
 
 @pytest.mark.parametrize(("name", "expected"), TYPES.items())
-def test_errors(name: str, expected: tuple[str, str, str]) -> None:
+def test_errors(name: str, expected: tuple[str, str]) -> None:
     error = getattr(errors, name)("llmgate: what happened (CODE)")
-    before, after, to_claude_cli = (
+    before, after = (
         as_bytes({"type": "error", "error": {"type": kind, "message": str(error)}, "request_id": "req_1"})
         for kind in expected
     )
     assert SURFACE.error_body(error, "req_1") == before
-    assert SURFACE.error_frame(error, "req_1", "curl") == b"event: error\ndata: " + after + b"\n\n"
-    assert SURFACE.error_frame(error, "req_1", "claude-cli") == b"event: error\ndata: " + to_claude_cli + b"\n\n"
+    assert SURFACE.error_frame(error, "req_1") == b"event: error\ndata: " + after + b"\n\n"
 
 
 def test_an_error_of_a_new_kind_takes_the_type_of_its_parent() -> None:
@@ -112,7 +111,7 @@ def test_an_error_of_a_new_kind_takes_the_type_of_its_parent() -> None:
 
 
 def test_any_text_becomes_one_line() -> None:
-    frame = SURFACE.error_frame(errors.BadRequest('a\n\ndata: "b"\r\n\x1b\ud800 sk-abcdefghijkl'), "req_1", "")
+    frame = SURFACE.error_frame(errors.BadRequest('a\n\ndata: "b"\r\n\x1b\ud800 sk-abcdefghijkl'), "req_1")
     assert frame.count(b"\n") == 3
     assert json.loads(frame.partition(b"data: ")[2])["error"]["message"] == 'a\n\ndata: "b"\r\n ***'
 
@@ -348,7 +347,7 @@ def test_the_sdk_reads_a_queued_stream(before: bytes) -> None:
 
 
 def test_the_sdk_raises_on_an_error_in_the_stream() -> None:
-    frame = SURFACE.error_frame(errors.QueueTimeout("llmgate: waited too long (QUEUE_TIMEOUT)"), "req_1", "")
+    frame = SURFACE.error_frame(errors.QueueTimeout("llmgate: waited too long (QUEUE_TIMEOUT)"), "req_1")
     with pytest.raises(anthropic.APIStatusError, match="QUEUE_TIMEOUT"):
         list(answer(WAITED + frame).messages.create(stream=True, **ASKED))
     frame = SURFACE.upstream_error_frame(503, b'{"error":{"message":"Loading model"}}', "req_1")

@@ -47,7 +47,7 @@ def test_a_chunk_tells_the_state_of_the_upstream() -> None:
 def test_errors_are_those_of_chat() -> None:
     error, chat = errors.QueueTimeout("llmgate: waited too long (QUEUE_TIMEOUT)"), ChatSurface()
     assert SURFACE.error_body(error, "req_1") == chat.error_body(error, "req_1")
-    assert SURFACE.error_frame(error, "req_1", "") == chat.error_frame(error, "req_1", "")
+    assert SURFACE.error_frame(error, "req_1") == chat.error_frame(error, "req_1")
     assert SURFACE.upstream_error_body(500, b"oops", "") == chat.upstream_error_body(500, b"oops", "")
     assert SURFACE.upstream_error_frame(500, b"oops", "") == chat.upstream_error_frame(500, b"oops", "")
 
@@ -88,6 +88,6 @@ def test_the_sdk_reads_a_queued_stream(before: bytes) -> None:
 
 
 def test_the_sdk_raises_on_an_error_in_the_stream() -> None:
-    frame = SURFACE.error_frame(errors.QueueTimeout("llmgate: waited too long (QUEUE_TIMEOUT)"), "req_1", "")
+    frame = SURFACE.error_frame(errors.QueueTimeout("llmgate: waited too long (QUEUE_TIMEOUT)"), "req_1")
     with pytest.raises(openai.APIError, match="QUEUE_TIMEOUT"):
         list(answer(WAITED + frame).completions.create(stream=True, **ASKED))

@@ -43,16 +43,15 @@ def test_a_sign_of_life_is_one_blank(surface: OllamaSurface) -> None:
 
 @EVERY
 @pytest.mark.parametrize("name", ERRORS)
-@pytest.mark.parametrize("client", ["curl", "claude-cli"])
-def test_errors(surface: OllamaSurface, name: str, client: str) -> None:
+def test_errors(surface: OllamaSurface, name: str) -> None:
     error = getattr(errors, name)("llmgate: what happened (CODE)")
     shaped = b'{"error":"llmgate: what happened (CODE)"}'
     assert surface.error_body(error, "req_1") == shaped
-    assert surface.error_frame(error, "req_1", client) == shaped + b"\n"
+    assert surface.error_frame(error, "req_1") == shaped + b"\n"
 
 
 def test_any_text_becomes_one_line() -> None:
-    frame = CHAT.error_frame(errors.BadRequest('a\n"b"\r\n\x1b\ud800 sk-abcdefghijkl'), "req_1", "")
+    frame = CHAT.error_frame(errors.BadRequest('a\n"b"\r\n\x1b\ud800 sk-abcdefghijkl'), "req_1")
     assert frame.count(b"\n") == 1
     assert json.loads(frame) == {"error": 'a\n"b"\r\n ***'}
 
@@ -132,9 +131,7 @@ def test_what_waits_before_the_error_is_no_hindrance() -> None:
     """Blanks, a position and the error, as a client reads them line by line."""
     error = errors.QueueTimeout("llmgate: waited too long (QUEUE_TIMEOUT)")
     stream = (
-        CHAT.queue_frame(POSITION, opening())
-        + CHAT.heartbeat(POSITION, opening()) * 3
-        + CHAT.error_frame(error, "", "")
+        CHAT.queue_frame(POSITION, opening()) + CHAT.heartbeat(POSITION, opening()) * 3 + CHAT.error_frame(error, "")
     )
     part, last = map(json.loads, stream.splitlines())
     assert (part["done"], part["queue"]) == (False, {"position": 2, "depth": 3})
@@ -177,7 +174,7 @@ def test_the_client_reads_a_queued_stream(ask: Callable[..., Any]) -> None:
 
 
 def test_the_client_raises_on_an_error_in_the_stream(ask: Callable[..., Any]) -> None:
-    for frame in (CHAT.error_frame(TIMEOUT, "", ""), CHAT.upstream_error_frame(500, b"(QUEUE_TIMEOUT)", "")):
+    for frame in (CHAT.error_frame(TIMEOUT, ""), CHAT.upstream_error_frame(500, b"(QUEUE_TIMEOUT)", "")):
         with pytest.raises(Exception, match="QUEUE_TIMEOUT") as caught:
             list(ask(waited(CHAT) + PART + frame).chat(model="m", messages=[], stream=True))
         assert type(caught.value).__name__ == "ResponseError"

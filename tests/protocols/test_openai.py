@@ -98,17 +98,16 @@ def test_every_error_is_in_the_table() -> None:
 
 
 @pytest.mark.parametrize(("name", "expected"), TYPES.items())
-@pytest.mark.parametrize("client", ["curl", "claude-cli"])
-def test_errors(name: str, expected: tuple[str, str], client: str) -> None:
+def test_errors(name: str, expected: tuple[str, str]) -> None:
     error = getattr(errors, name)("llmgate: what happened (CODE)")
     kind, code = expected
     shaped = as_bytes({"error": {"message": str(error), "type": kind, "param": None, "code": code}})
     assert SURFACE.error_body(error, "req_1") == shaped
-    assert SURFACE.error_frame(error, "req_1", client) == b"data: " + shaped + b"\n\ndata: [DONE]\n\n"
+    assert SURFACE.error_frame(error, "req_1") == b"data: " + shaped + b"\n\ndata: [DONE]\n\n"
 
 
 def test_any_text_becomes_one_line() -> None:
-    frame = SURFACE.error_frame(errors.BadRequest('a\n\ndata: "b"\r\n\x1b\ud800 sk-abcdefghijkl'), "req_1", "")
+    frame = SURFACE.error_frame(errors.BadRequest('a\n\ndata: "b"\r\n\x1b\ud800 sk-abcdefghijkl'), "req_1")
     assert frame.count(b"\n") == 4
     assert json.loads(frame.split(b"\n")[0][6:])["error"]["message"] == 'a\n\ndata: "b"\r\n ***'
 
@@ -318,7 +317,7 @@ def test_the_sdk_reads_a_stream_with_ids_and_comments() -> None:
 
 
 def test_the_sdk_raises_on_an_error_in_the_stream() -> None:
-    frame = SURFACE.error_frame(errors.QueueTimeout("llmgate: waited too long (QUEUE_TIMEOUT)"), "req_1", "")
+    frame = SURFACE.error_frame(errors.QueueTimeout("llmgate: waited too long (QUEUE_TIMEOUT)"), "req_1")
     with pytest.raises(openai.APIError, match="QUEUE_TIMEOUT"):
         list(answer(WAITED + frame).chat.completions.create(stream=True, **ASKED))
     frame = SURFACE.upstream_error_frame(503, b"Loading model", "req_1")

@@ -45,6 +45,8 @@ GOOD = {
     "no host in 1.0": (b"GET / HTTP/1.0\r\n\r\n", 0),
     "a host in 1.0": (b"GET / HTTP/1.0\r\n" + HOST + b"\r\n", 0),
     "an empty host": (GET + b"host:\r\n\r\n", 0),
+    "an empty port": (GET + b"host: a:\r\n\r\n", 0),
+    "an address and an empty port": (GET + b"host: [::1]:\r\n\r\n", 0),
     "an address": (GET + b"Host: [::1]:80\r\n\r\n", 0),
     "a length": (POST + HOST + b"Content-Length: 12\r\n\r\n", 12),
     "a length with zeros": (POST + HOST + b"content-length:\t0012 \r\n\r\n", 12),
@@ -73,6 +75,7 @@ REFUSED = {
     "a list of hosts": (GET + b"Host: a, b\r\n\r\n", 400),
     "a host with a user": (GET + b"Host: a@b\r\n\r\n", 400),
     "a host with a path": (GET + b"Host: a/b\r\n\r\n", 400),
+    "two colons": (GET + b"Host: a::\r\n\r\n", 400),
     "a port that is no number": (GET + b"Host: a:b\r\n\r\n", 400),
     "both framings": (POST + HOST + b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
     "both framings, the other way round": (

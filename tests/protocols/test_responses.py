@@ -30,10 +30,17 @@ def test_nothing_but_comments_comes_before_the_first_event(manner: Manner) -> No
 
 
 def event_of(kind: str, code: str, message: str, param: str | None = None) -> bytes:
-    """Flat and nested."""
+    """Flat and nested, and the end that Codex reads."""
     nested = {"type": kind, "code": code, "message": message, "param": param}
     flat = {"type": "error", "sequence_number": 0, "code": code, "message": message, "param": param}
-    return b"event: error\ndata: " + json.dumps({**flat, "error": nested}, separators=(",", ":")).encode() + b"\n\n"
+    ended = {"id": "", "object": "response", "created_at": 0, "model": "", "status": "failed", "output": []}
+    ended |= {"parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
+    ended["error"] = {"code": code, "message": message}
+    failed = {"type": "response.failed", "sequence_number": 1, "response": ended}
+    events = {"error": {**flat, "error": nested}, "response.failed": failed}
+    return b"".join(
+        f"event: {name}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n".encode() for name, data in events.items()
+    )
 
 
 @pytest.mark.parametrize(
@@ -51,12 +58,11 @@ def event_of(kind: str, code: str, message: str, param: str | None = None) -> by
         (errors.UnknownModel, "not_found_error"),
     ],
 )
-@pytest.mark.parametrize("client", ["curl", "claude-cli"])
-def test_errors(error: type[GateError], kind: str, client: str) -> None:
+def test_errors(error: type[GateError], kind: str) -> None:
     raised = error("llmgate: what happened (CODE)")
     told = {"message": str(raised), "type": kind, "param": None, "code": error.code}
     assert json.loads(SURFACE.error_body(raised, "req_1")) == {"error": told}
-    assert SURFACE.error_frame(raised, "req_1", client) == event_of(kind, error.code, str(raised))
+    assert SURFACE.error_frame(raised, "req_1") == event_of(kind, error.code, str(raised))
 
 
 @pytest.mark.parametrize(
@@ -80,7 +86,7 @@ def test_an_upstream_error_in_an_open_stream(status: int, body: bytes, event: by
         assert b"gave no reason" in frame
     else:
         assert frame == event
-    assert frame.count(b"\n") == 3
+    assert frame.count(b"\n") == 6
 
 
 def test_an_upstream_error_before_the_stream_is_as_on_the_other_surfaces() -> None:
@@ -89,9 +95,10 @@ def test_an_upstream_error_before_the_stream_is_as_on_the_other_surfaces() -> No
 
 
 def test_any_text_becomes_one_line() -> None:
-    frame = SURFACE.error_frame(errors.BadRequest('a\n\ndata: "b"\r\n\x1b\ud800 sk-abcdefghijkl'), "req_1", "")
-    assert frame.count(b"\n") == 3
-    assert json.loads(frame.split(b"data: ", 1)[1])["message"] == 'a\n\ndata: "b"\r\n ***'
+    frame = SURFACE.error_frame(errors.BadRequest('a\n\ndata: "b"\r\n\x1b\ud800 sk-abcdefghijkl'), "req_1")
+    told, ended = (json.loads(line[6:]) for line in frame.split(b"\n") if line.startswith(b"data: "))
+    assert frame.count(b"\n") == 6
+    assert told["message"] == ended["response"]["error"]["message"] == 'a\n\ndata: "b"\r\n ***'
 
 
 # ---- what is learnt of a stream
@@ -281,7 +288,7 @@ def test_the_sdk_reads_a_queued_stream(before: bytes) -> None:
 
 
 def test_the_sdk_raises_on_an_error_in_the_stream() -> None:
-    frame = SURFACE.error_frame(errors.QueueTimeout("llmgate: waited too long (QUEUE_TIMEOUT)"), "req_1", "")
+    frame = SURFACE.error_frame(errors.QueueTimeout("llmgate: waited too long (QUEUE_TIMEOUT)"), "req_1")
     with pytest.raises(openai.APIError, match="QUEUE_TIMEOUT") as caught:
         list(answer(WAITED + frame).responses.create(stream=True, **ASKED))
     assert caught.value.code == "QUEUE_TIMEOUT"

@@ -79,7 +79,7 @@ def test_frames_of_ours_are_no_part_of_an_answer(surface: Surface) -> None:
 @EVERY
 def test_an_error_of_ours_is_known_as_one(surface: Surface) -> None:
     watch = surface.watch()
-    frame = surface.error_frame(QueueTimeout("llmgate: waited too long (QUEUE_TIMEOUT)"), "req_1", "curl")
+    frame = surface.error_frame(QueueTimeout("llmgate: waited too long (QUEUE_TIMEOUT)"), "req_1")
     assert watch.feed(frame) == frame
     assert (watch.failed, watch.started, watch.inside_event) == (True, True, False)
 

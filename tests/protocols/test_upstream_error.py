@@ -243,3 +243,9 @@ def test_anything_is_read(status: int, body: bytes) -> None:
     assert "<html" not in error.message
     assert 400 <= error.status <= 599
     msgspec.json.encode(error.message)
+
+
+def test_an_operator_is_told_none_of_the_words_of_an_answer() -> None:
+    told = UpstreamTold(429, b'{"error":{"message":"too many from alice"}}')
+    assert "alice" in str(told)
+    assert told.reason == "its answer was an error, as of status 429"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from llmgate import roster
 from llmgate.config.settings import Settings
-from llmgate.core.events import Admitted, Event, Released, Requeued
+from llmgate.core.events import Admitted, Event, Mode, Released, Requeued
 from llmgate.fleet import endpoint_names
 from tests.test_roster import A, B, C, House, of, several
 
@@ -39,6 +39,7 @@ STEPS = st.lists(
         st.tuples(st.just("reload"), SETTINGS),
         st.tuples(st.sampled_from(["down", "up"]), st.integers(0, 5)),
         st.tuples(st.just("limit"), st.tuples(st.sampled_from(NAMES), st.integers(0, 3))),
+        st.tuples(st.sampled_from(["pause", "resume", "close"]), st.sampled_from(NAMES)),
     ),
     min_size=4,
     max_size=40,
@@ -107,6 +108,8 @@ class Story(House):
             self.turn(what == "up", which)
         elif what == "limit":
             self.limit(*which)
+        elif what in ("pause", "resume", "close"):
+            self.operate(what, which)
         else:
             self.act(what, which)
         await self.turns()
@@ -122,6 +125,12 @@ class Story(House):
         if name in self.roster.admission.upstreams():
             limits = self.roster.admission.gate(name).limits
             self.roster.admission.set_limits(name, msgspec.structs.replace(limits, max_concurrent=cap))
+
+    def operate(self, what: str, name: str) -> None:
+        """On one that is leaving, too."""
+        admission = self.roster.admission
+        if name in admission.upstreams():
+            {"pause": admission.pause, "resume": admission.resume, "close": admission.drain}[what](name)
 
     def act(self, what: str, which: int) -> None:
         state = {"abandon": "waiting", "free": "draining"}.get(what, "running")
@@ -169,10 +178,11 @@ class Story(House):
             if not 0 < self.most(urls[endpoint]) <= self.servers.count(urls[endpoint])
         ]
         busy = cap and now.running + now.draining >= cap
-        assert not now.waiting or busy or not free, "I3"
+        assert not now.waiting or busy or not free or now.mode is Mode.PAUSED, "I3"
 
     async def bring_to_an_end(self) -> None:
         for name in self.roster.admission.upstreams():
+            self.roster.admission.resume(name)
             for endpoint in self.roster.admission.gate(name).endpoints():
                 self.roster.admission.set_endpoint(name, endpoint, up=True)
         while live := [*self.those("running"), *self.those("draining")]:

@@ -11,6 +11,7 @@ from llmgate.admission.place import LocalPlace
 from llmgate.core.caller import Caller
 from llmgate.protocols.surface import Surface
 from llmgate.protocols.surfaces import MESSAGES
+from llmgate.server.destination import Destination
 from llmgate.server.reply import Reply
 from llmgate.server.voice import Voice
 from llmgate.server.wishes import QueueEvents
@@ -23,7 +24,7 @@ SSE = "text/event-stream; charset=utf-8"
 class Booth(Guests):
     """One client, whose voice speaks into `body`; the slot of its upstream is taken once `occupy` was called."""
 
-    def __init__(self, surface: Surface = MESSAGES, *, user_agent: bytes = b"", **sections: Any) -> None:
+    def __init__(self, surface: Surface = MESSAGES, **sections: Any) -> None:
         super().__init__()
         self.services = services_for("http://upstream.invalid", self.on_event, self.ledger, **sections)
         self.status: int | None = None
@@ -32,7 +33,7 @@ class Booth(Guests):
         self.ended = False
         self._readable: asyncio.Future[None] | None = None
         self.reply = Reply(self._send, None)
-        self.voice = Voice(self.services, surface, self.reply, {b"user-agent": user_agent}, "req_1")
+        self.voice = Voice(self.services, surface, self.reply, "req_1")
         self.place: LocalPlace
 
     async def _send(self, message: Any) -> None:
@@ -69,7 +70,7 @@ class Booth(Guests):
 
     async def come(self, *, streams: bool = True, wish: QueueEvents | None = None) -> "asyncio.Task[None]":
         """The request takes its place, and its wait is told from now on."""
-        self.voice.upstream = UPSTREAM
+        self.voice.destination = Destination(self.services, UPSTREAM)
         self.place = self.enter(99)
         await self.place.__aenter__()
         self.voice.take_place(self.place, model="m", streams=streams, wish=wish)

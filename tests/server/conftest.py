@@ -22,6 +22,7 @@ ON_BOTH_LOOPS = {
     "test_cycle.py",
     "test_doorman.py",
     "test_surplus.py",
+    "test_tls.py",
     "test_admin.py",
 }
 """Files, and a folder of them."""

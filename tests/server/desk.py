@@ -1,7 +1,7 @@
 """An admin socket in the test's own loop, before two upstreams, `a` and `b`, whose requests the test enters by hand."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
@@ -51,6 +51,24 @@ class Runner:
         raise NotImplementedError
 
 
+class Slots:
+    """What servers tell of their slots: 7, or what a test puts there."""
+
+    def __init__(self) -> None:
+        self.count = 7
+        self.followed: set[str] = set()
+
+    def follows(self, upstream: str) -> bool:
+        return upstream in self.followed
+
+    async def follow_slots(self, upstream: str) -> int:
+        self.followed.add(upstream)
+        return self.count
+
+    def pin(self, upstream: str) -> None:
+        self.followed.discard(upstream)
+
+
 class AdminDesk:
     """Open it with `async with`."""
 
@@ -64,8 +82,11 @@ class AdminDesk:
         gates = [Gate("a", Limits(1)), Gate("b", Limits(2), {"b": 1, "b#2": 1})]
         self.admission = LocalAdmission(gates, self.on_event)
         self.running = Running()
+        self.slots = Slots()
+        self.renamed: dict[str, str] = {}
         self.state = "running"
         self.reloads = 0
+        self.written: list[tuple[str, set[str]]] = []
         self.leaving: frozenset[str] = frozenset()
         sight = Sight(
             status=self.status,
@@ -81,7 +102,9 @@ class AdminDesk:
             running=self.running,
             ledger=self.ledger,
             feed=self.feed,
+            slots=self.slots,
             reload=self.reload,
+            note_written=self.note_written,
         )
         self.app = AdminApp(self.operator, self.feed, read_only)
         self._socket = UnixSocket(self.path, mode=0o600, private=True)
@@ -100,6 +123,9 @@ class AdminDesk:
         self.admission.stop()
 
     # ---- what the daemon would do
+
+    async def note_written(self, upstream: str, keys: Collection[str]) -> None:
+        self.written.append((upstream, set(keys)))
 
     def on_event(self, event: Event) -> None:
         self.events.append(event)
@@ -123,6 +149,7 @@ class AdminDesk:
             config="",
             socket="",
             upstreams=[self.upstream(name) for name in self.admission.upstreams()],
+            renamed=self.renamed,
         )
 
     def upstream(self, name: str) -> UpstreamView:
@@ -164,7 +191,9 @@ class AdminDesk:
     async def refusal(self, method: str, target: str, body: bytes | None = None) -> tuple[int, str, str]:
         """Status, code and message."""
         answer = await self.ask(method, target, body)
-        error = answer.json()["error"]
+        told = answer.json()
+        assert (list(told), told["schema"]) == (["schema", "error"], 1)
+        error = told["error"]
         return answer.status_code, error["code"], error["message"]
 
     def told_by(self) -> list[tuple[str, str]]:

@@ -16,7 +16,7 @@ from llmgate.protocols.anthropic import MessagesSurface, MessagesWatch
 from llmgate.protocols.speech import Kind
 from llmgate.protocols.translate.way import Translated, TranslatedWatch
 from llmgate.protocols.way import Direct
-from llmgate.server import exchange, identity
+from llmgate.server import exchange, identity, sending
 from llmgate.server.listener import Listener
 from llmgate.server.relay import Relay
 from llmgate.server.reply import Reply
@@ -32,11 +32,10 @@ HOOKS: list[tuple[Any, str]] = [
     (exchange, "read_body"),
     (exchange, "read_wishes"),
     (exchange, "peer_of"),
-    (exchange, "returned_headers"),
     (exchange, "way_of"),
     (exchange, "may_be_learnt"),
     (exchange, "is_no_such_path"),
-    (exchange, "is_loading"),
+    (sending, "is_loading"),
     (identity, "client_of"),
     (identity, "session_of"),
     (Routes, "find"),
@@ -57,6 +56,7 @@ HOOKS: list[tuple[Any, str]] = [
     (Translated, "whole"),
     (Translated, "as_stream"),
     (Upstream, "call"),
+    (Upstream, "returned_headers"),
     (WireAnswer, "wait_head"),
     (WireAnswer, "start"),
     (WireAnswer, "read"),

@@ -18,6 +18,7 @@ from rawclient import Client
 
 from llmgate.admission.local import LocalAdmission
 from llmgate.config.load import load
+from llmgate.config.settings import Settings
 from llmgate.core.events import Event, GateStatistics, Limits, Queued, TicketEvent
 from llmgate.core.gate import Gate
 from llmgate.core.routing import Routes, Serves
@@ -46,12 +47,23 @@ def services_for(url: str, listener: Callable[[Event], None], ledger: Ledger, **
     sections["server"] = {"allowed_hosts": ["gate", "x"], **sections.get("server", {})}  # whom tests ask
     if "endpoints" in upstream:
         del upstream["url"], upstream["max_concurrent"]
-    settings = load(None, environ={}, overrides={"upstreams": {UPSTREAM: upstream}, **sections}).settings
+    settings = settings_of({"upstreams": {UPSTREAM: upstream}, **sections})
     one = settings.upstreams[UPSTREAM]
     loop = asyncio.get_running_loop()
     admission = LocalAdmission([make_gate(UPSTREAM, one)], listener, loop.time)
     routes = Routes({UPSTREAM: Serves(one.models, one.aliases)}, settings.server.default_upstream)
     return Services(settings, admission, make_upstreams(settings, {}), ledger, routes)
+
+
+KNOWN_SETTINGS: dict[str, Settings] = {}
+
+
+def settings_of(overrides: dict[str, Any]) -> Settings:
+    """They are frozen: thousands of stages have the same."""
+    written = repr(overrides)
+    if written not in KNOWN_SETTINGS:
+        KNOWN_SETTINGS[written] = load(None, environ={}, overrides=overrides).settings
+    return KNOWN_SETTINGS[written]
 
 
 class Guests:
@@ -104,6 +116,7 @@ class Guests:
         assert self.taken == (0, 0, 0)
         assert self.gate.next_deadline() is None
         assert self.services.admission._desks[UPSTREAM]._places == {}
+        assert self.services.admission._desks[UPSTREAM]._waiting == {}
         assert len(self.services.running) == 0
         assert list(self.ledger.live()) == []
         self.check_outcomes()

@@ -311,3 +311,14 @@ async def test_bodies_reach_nobody_before_the_door(house: House) -> None:
     await front(inside, receive, send)
     assert sent[0]["status"] == 401
     assert json.loads(sent[1]["body"])["error"]["type"] == "authentication_error"
+
+
+async def test_names_of_the_certificate_are_its_own_from_the_next_settings_on(house: House) -> None:
+    async with app(house) as client:
+        headers = {"host": "gate.example.org"}
+        assert (await client.get("/v1/models", headers=headers)).status_code == 421
+        house.services.names = ("gate.example.org", "*.lan")
+        house.services.settings = house.services.settings.model_copy()
+        assert (await client.get("/v1/models", headers=headers)).status_code == 200
+        assert (await client.get("/v1/models", headers={"host": "a.lan:8443"})).status_code == 200
+        assert (await client.get("/v1/models", headers={"host": "evil.example"})).status_code == 421

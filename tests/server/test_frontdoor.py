@@ -53,6 +53,34 @@ async def test_only_under_those_of_the_settings(open_house: OpenHouse, hands: Ha
     await client.body()
 
 
+@pytest.mark.parametrize("slash", ["%2F", "%2f"])
+@pytest.mark.parametrize(
+    "path", ["/v1/chat/completions", "/llm/v1/messages", "/v1/messages/count_tokens", "/v1/models"]
+)
+async def test_an_encoded_slash_divides_no_path(house: House, path: str, slash: str) -> None:
+    """RFC 3986, 2.2: such a path is another one, here none."""
+    start, _, end = path.rpartition("/")
+    client = await house.ask(path=start + slash + end)
+    assert (await client.head()).status == 404
+    assert house.events == []
+
+
+async def test_any_other_letter_may_be_encoded(house: House, hands: Hands) -> None:
+    """RFC 3986, 6.2.2.2."""
+    client = await house.ask(path="/llm/v1/%6dessages")
+    await (await hands.turn()).complete()
+    assert (await client.head()).status == 200
+    await client.body()
+
+
+@pytest.mark.parametrize("name", ["org/big", "org%2Fbig", "org%2fbig"])
+async def test_the_name_of_a_model_may_have_one(house: House, name: str) -> None:
+    """Clients that encode it as a part of a path, and those that do not."""
+    client = await Client.connect(house.port)
+    client.send(f"GET /v1/models/{name} HTTP/1.1\r\nhost: gate:\r\n\r\n".encode())
+    assert (await client.json())["id"] == "org/big"
+
+
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH"])
 @pytest.mark.parametrize("path", ["/llm/v1/messages", "/v1/chat/completions"])
 async def test_a_surface_takes_post_only(house: House, path: str, method: str) -> None:

@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmgate.errors import GateError, Outcome, UpstreamDown, UpstreamFailed, UpstreamTimeout
-from llmgate.server.outcome import outcome_of
+from llmgate.errors import GateError, Outcome, Refused, UpstreamDown, UpstreamFailed, UpstreamTimeout
+from llmgate.protocols.upstream_error import UpstreamTold
+from llmgate.server.outcome import outcome_of, reason_of
 from llmgate.upstreams.answer import Done
 
 DOWN, LATE, BAD = UpstreamDown("x"), UpstreamTimeout("x"), UpstreamFailed("x")
+TOLD = UpstreamTold(500, b'{"error":{"message":"the prompt is secret"}}')
 
 
 def found(done: Done, **known: Any) -> Outcome:
@@ -29,6 +31,7 @@ def found(done: Done, **known: Any) -> Outcome:
         (Done.ENDED, {"status": 429}, "upstream_error"),
         (Done.ENDED, {"status": 500}, "upstream_error"),
         (Done.ENDED, {"status": 302}, "upstream_error"),
+        (Done.ENDED, {"status": 400, "error": BAD}, "upstream_error"),
         (Done.ENDED, {"told_end": False, "cut": "client_gone"}, "client_gone"),
         (Done.LOST, {"error": BAD}, "upstream_error"),
         (Done.LOST, {"error": BAD, "told_end": True}, "completed"),
@@ -48,6 +51,26 @@ def found(done: Done, **known: Any) -> Outcome:
 )
 def test_the_table(done: Done, known: dict[str, Any], outcome: Outcome) -> None:
     assert found(done, **known) == outcome
+
+
+@pytest.mark.parametrize(
+    ("outcome", "done", "known", "reason"),
+    [
+        ("completed", Done.ENDED, {"status": 200}, ""),
+        ("client_gone", Done.CUT, {"fault": BAD}, ""),
+        ("upstream_error", Done.ENDED, {"status": 500}, "it answered with status 500"),
+        ("upstream_error", Done.ENDED, {}, "its answer ended before it was complete"),
+        ("upstream_error", Done.ENDED, {"stream_failed": True}, "it ended its stream with an error"),
+        ("upstream_error", Done.LOST, {"fault": UpstreamFailed("llmgate: it broke (UPSTREAM_ERROR)")}, "it broke"),
+        ("upstream_error", Done.CUT, {}, "a fault inside llmgate, see its log"),
+        ("upstream_error", Done.CUT, {"fault": GateError()}, "a fault inside llmgate, see its log"),
+        ("upstream_error", Done.ENDED, {"fault": TOLD}, "its answer was an error, as of status 500"),
+        ("refused", Done.CUT, {"fault": Refused("llmgate: it stops (REFUSED)")}, "it stops"),
+    ],
+)
+def test_why(outcome: Outcome, done: Done, known: dict[str, Any], reason: str) -> None:
+    facts = {"status": 200, "stream_failed": False, "fault": None} | known
+    assert reason_of(outcome, done, **facts) == reason
 
 
 @given(

@@ -276,7 +276,7 @@ async def test_a_daemon_that_stops_takes_no_more(house: House, hands: Hands) -> 
         client = await ask(house, method, HERE + PATH)
         head = await client.head()
         assert (head.status, head.headers["llmgate-code"]) == (503, "REFUSED")
-        assert "takes no new requests (REFUSED)" in (await client.json())["error"]["message"]
+        assert "takes no new requests: llmgate is stopping (REFUSED)" in (await client.json())["error"]["message"]
     assert hands.untaken == 0
 
 

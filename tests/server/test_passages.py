@@ -163,5 +163,5 @@ async def test_an_upstream_that_a_reload_takes_away_while_the_body_comes(house: 
     house.services.settings = house.services.settings.model_copy(update={"upstreams": {}})
     client.send(request[-1:])
     head = await client.head()
-    assert (head.status, head.headers["llmgate-code"]) == (404, "NOT_FOUND")
+    assert (head.status, head.headers["llmgate-code"]) == (503, "REFUSED")
     assert (house.events, hands.untaken) == ([], 0)

@@ -10,6 +10,7 @@ import pytest
 
 from llmgate.server import surplus
 from llmgate.server.surplus import Surplus
+from llmgate.server.tls import ALERT
 
 
 class Pair(NamedTuple):
@@ -101,3 +102,9 @@ async def test_one_who_has_left_is_no_trouble(held: Surplus, connect) -> None:  
     gone.ours.shutdown(socket.SHUT_WR)
     held.take(gone.ours)
     assert (len(held), gone.ours.fileno()) == (0, -1)
+
+
+async def test_who_speaks_tls_gets_an_alert(held: Surplus, connect) -> None:  # type: ignore[no-untyped-def]
+    pair = connect()
+    held.take(pair.ours, secure=True)
+    assert read(pair.client) == ALERT

@@ -19,6 +19,7 @@ import os
 import resource
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -31,6 +32,7 @@ from puppet import LIVENESS_SECONDS
 from rawclient import Client
 
 ROOT = Path(__file__).resolve().parents[2]
+LAUNCHER = Path(__file__).with_name("launcher.py")
 MESSAGES = "/llm/v1/messages"
 CHAT = "/llm/v1/chat/completions"
 
@@ -66,17 +68,24 @@ class GateProcess:
         command: Sequence[str] = ("serve",),
         environ: Mapping[str, str] | None = None,
         files: int | None = None,
+        passed: Sequence[socket.socket] = (),
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         """`settings` is the TOML file nested as in it; without any, `command` says all. {socket} in it is replaced.
 
-        `files`: it may open no more than so many.
+        `files`: it may open no more than so many; `passed`: the sockets that it is given as systemd gives them.
+        `tls`: how its clients shake hands, where it has a certificate.
         """
         self.folder = folder
         self.socket = folder / "run" / "admin.sock"
         self.log_path = folder / "llmgate.log"
         self._command = [word.replace("{socket}", str(self.socket)) for word in command]
         self._environ = environ or {}
+        self._tls = tls
         self._prefix = ["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh"] if files is not None else []
+        self._passed = [one.fileno() for one in passed]
+        if passed:
+            self._prefix = [sys.executable, "-I", "-S", str(LAUNCHER), ",".join(map(str, self._passed))]
         self._process: subprocess.Popen[bytes] | None = None
         self._marked = 0
         self.port = 0
@@ -117,7 +126,13 @@ class GateProcess:
         arguments = [*self._prefix, sys.executable, "-m", "llmgate", *self._command]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment, cwd=self.folder
+                arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self.environment,
+                cwd=self.folder,
+                pass_fds=self._passed,
             )
 
     @property
@@ -270,15 +285,20 @@ class GateProcess:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'http' if self._tls is None else 'https'}://127.0.0.1:{self.port}"
 
     def get(self, target: str, headers: Mapping[str, str] | None = None, method: str = "GET") -> tuple[int, Any]:
         """Status and JSON of a small request."""
-        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)) as connection:
+        with contextlib.closing(self._connection()) as connection:
             connection.request(method, target, headers=dict(headers or {}))
             answer = connection.getresponse()
             body = answer.read()
             return answer.status, json.loads(body) if body else None
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if self._tls is None:
+            return http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=30, context=self._tls)
 
     async def ask(
         self,
@@ -290,7 +310,7 @@ class GateProcess:
         **fields: Any,
     ) -> Client:
         """A client of its own that has sent one request, with secrets in it."""
-        client = await Client.connect(self.port)
+        client = await Client.connect(self.port, tls=self._tls)
         client.post(with_query(path), request_body(model, stream=stream, **fields), with_credentials(headers or {}))
         return client
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Mapping
@@ -51,9 +52,11 @@ class Client:
         """Of the body, without its chunk sizes."""
 
     @classmethod
-    async def connect(cls, where: int | str, *, receive_buffer: int | None = None) -> Self:
+    async def connect(
+        cls, where: int | str, *, receive_buffer: int | None = None, tls: ssl.SSLContext | None = None
+    ) -> Self:
         """To a port of this machine, or a Unix socket. With `receive_buffer` bytes in the kernel it is soon full, when
-        nothing is read."""
+        nothing is read. With `tls` it shakes hands first."""
         raw = socket.socket() if isinstance(where, int) else socket.socket(socket.AF_UNIX)
         if receive_buffer is not None:
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
@@ -65,7 +68,10 @@ class Client:
             raw.close()
             raise
         reader = _Reader(2**16 if receive_buffer is None else 4096)
-        transport, protocol = await loop.create_connection(lambda: asyncio.StreamReaderProtocol(reader), sock=raw)
+        name = "127.0.0.1" if tls is not None else None
+        transport, protocol = await loop.create_connection(
+            lambda: asyncio.StreamReaderProtocol(reader), sock=raw, ssl=tls, server_hostname=name
+        )
         return cls(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
 
     @classmethod

@@ -283,6 +283,31 @@ def test_what_an_operator_did_is_no_warning(lines: Any) -> None:
         assert lines(event) == ["llmgate: llamacpp session=a61e6e40 cancelled after 1500ms by uid 7"]
 
 
+@pytest.mark.parametrize(
+    ("event", "text"),
+    [
+        (Released(*ABOUT, WHO, "upstream_error", 1.5, "", "it answered with status 500"),
+         "upstream_error after 1500ms: it answered with status 500"),
+        (Drained(*ABOUT, WHO, "upstream_timeout", 1.5, "", "it stopped"), "upstream_timeout after 1500ms: it stopped"),
+        (Dismissed(*ABOUT, WHO, "refused", 1.5, "", "llmgate is stopping"),
+         "refused after 1500ms: llmgate is stopping"),
+        (Refused(1, 5.0, "a", WHO, "refused", 0, None, "no longer in the settings"),
+         "refused (no longer in the settings)"),
+    ],
+)  # fmt: skip
+def test_why_is_told(event: Event, text: str) -> None:
+    assert describe(event) == text
+
+
+def test_another_reason_is_told_too(lines: Any) -> None:
+    def fail(reason: str) -> list[str]:
+        return lines(Released(2, *ABOUT[1:], WHO, "upstream_error", 1.0, "", reason))  # type: ignore[no-any-return]
+
+    assert [len(fail(reason)) for reason in ("a", "b", "a", "b")] == [1, 1, 0, 0]
+    lines(Released(2, *ABOUT[1:], WHO, "completed", 1.0))
+    assert len(fail("a")) == 1
+
+
 def test_what_was_told_once_is_not_told_again_under_another_name(lines: Any) -> None:
     gate = Gate("a", Limits(1, max_queued=0))
 

@@ -178,7 +178,7 @@ def test_it_follows_a_reload_that_calls_the_upstream_otherwise() -> None:
     ]
     assert line.steps("c") == steps
     line.rename("a")
-    assert line.record("c").upstream == "c"
+    assert line.record("c").upstream == "a"
     assert line.steps("c") == steps, "of one that ended, too"
     assert [text for _, _, text in line.steps("d")][1:3] == ["b dispatched", "c dispatched"]
 

@@ -160,7 +160,15 @@ def test_memory_is_bounded_by_history() -> None:
     assert ledger.record("1999") is None
 
 
-def test_who_lives_at_one_that_is_called_otherwise_goes_on_with_the_figures() -> None:
+def test_the_figures_of_one_that_is_gone_go_with_it() -> None:
+    ledger = Ledger(HISTORY)
+    for name in "ab":
+        ledger.figures(name).count("completed", 0.0)
+    ledger.forget_figures({"b"})
+    assert (ledger.figures("a").outcomes, ledger.figures("b").outcomes) == ({}, {"completed": 1})
+
+
+def test_who_was_at_one_that_is_called_otherwise_goes_on_with_the_figures() -> None:
     counter = Counter(1)
     counter.leave(counter.enter("served"))
     running, waiting = counter.enter("runs"), counter.enter("waits")
@@ -171,7 +179,7 @@ def test_who_lives_at_one_that_is_called_otherwise_goes_on_with_the_figures() ->
     assert [(record.caller.id, record.upstream) for record in ledger.recent()] == [
         ("waits", "thinking"),
         ("runs", "thinking"),
-        ("served", UPSTREAM),
+        ("served", "thinking"),
     ]
     assert (len(ledger._live), len(ledger._by_id)) == (0, 0)
     assert ledger.figures("thinking").outcomes == {"completed": 3}

@@ -44,7 +44,7 @@ def test_a_line_for_each() -> None:
     assert list(state_lines(status(BUSY, FREE), [request(1)])) == [
         "state: llmgate 1 running, up 61s, 1 requests live",
         "state: a full, running 1, draining 0, slots 1, waiting 3, limit 8, served 0: stalled: x",
-        "state: b idle, running 0, draining 0, slots unlimited, waiting 0, limit unlimited, served 0",
+        "state: b idle, running 0, draining 0, slots not gated, waiting 0, limit none, served 0",
         "state: a waiting r1 for 1000ms model=m session=s1",
     ]
 

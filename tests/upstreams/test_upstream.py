@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from llmgate.errors import GateError, UpstreamDown, UpstreamFailed
 from llmgate.upstreams.answer import NO_TIMEOUTS, Answer, Done, Timeouts
-from llmgate.upstreams.upstream import FORWARDED, RETURNED, Upstream, returned_headers
+from llmgate.upstreams.upstream import FORWARDED, RETURNED, Upstream
 
 OURS = {b"accept-encoding", b"content-type", b"llmgate-request-id"}
 CLIENTS_HEADERS = {
@@ -162,6 +162,7 @@ async def test_a_clients_key_where_the_settings_say_so(name: bytes) -> None:
     found = dict(await sent({name: b"client"}, **options))
     assert {key: found[key] for key in (b"authorization", b"x-api-key") if key in found} == {name: b"client"}
     assert dict(await sent(**options))[b"authorization"] == b"Bearer k"
+    assert dict(await sent({name: b""}, **options))[b"authorization"] == b"Bearer k"
 
 
 async def test_without_any_key() -> None:
@@ -318,8 +319,26 @@ DROPPED = [
 
 def test_of_an_answer_those_on_the_list() -> None:
     mixed = [header for pair in zip(KEPT, DROPPED, strict=False) for header in pair] + DROPPED
-    assert returned_headers(FakeAnswer(mixed)) == KEPT
+    assert Upstream("a", FakeTransport()).returned_headers(FakeAnswer(mixed)) == KEPT
     assert {name for name, _ in KEPT[:7]} == RETURNED
+
+
+def test_of_its_headers_none_tells_our_secrets() -> None:
+    """Words of HTTP's own stay, be they values of a header of ours."""
+    upstream = Upstream("a", FakeTransport(), api_key="our-own-key", headers=[(b"accept", b"application/json")])
+    told = [
+        (b"x-request-id", b"for our-own-key 7"),
+        (b"x-ratelimit-owner", b"our-own-key"),
+        (b"content-type", b"application/json"),
+        (b"content-disposition", b"attachment; filename=our-own-key"),
+    ]
+    found = upstream.returned_headers(FakeAnswer(told), frozenset({b"content-disposition"}))
+    assert found == [
+        (b"x-request-id", b"for *** 7"),
+        (b"x-ratelimit-owner", b"***"),
+        (b"content-type", b"application/json"),
+        (b"content-disposition", b"attachment; filename=***"),
+    ]
 
 
 def test_what_a_server_says_is_told_without_our_secrets() -> None:

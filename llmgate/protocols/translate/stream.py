@@ -96,7 +96,7 @@ class MessageStream:
                 if self._over:
                     return
         except UpstreamFailed as error:
-            self._fail(_SURFACE.error_frame(error, self._request_id, ""), out)
+            self._fail(_SURFACE.error_frame(error, self._request_id), out)
 
     def _missing_end(self) -> Iterator[Event]:
         """What stands for the [DONE] that did not come."""

@@ -8,6 +8,7 @@ from virtual_loop import run, turns
 
 from llmgate.admission.local import LocalAdmission
 from llmgate.core.events import Limits, Mode
+from llmgate.core.gate import Gate
 from llmgate.errors import Cancelled, Refused
 from tests.admission.hall import UPSTREAM, Hall
 
@@ -133,6 +134,30 @@ def test_an_end_of_another_kind_is_not_the_operators(drains: bool) -> None:
             place.leave("completed")
         assert by(hall) == []
         assert hall.desk._cancels == {}
+        hall.admission.stop()
+
+    run(main())
+
+
+def test_nobody_else_is_looked_at_for_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands may wait, and a script may act on each of them."""
+
+    def look(_: Gate) -> None:
+        raise AssertionError("all who wait were looked at")
+
+    async def main() -> None:
+        hall = Hall(Limits(1))
+        for name in "abc":
+            await hall.take(name)
+        monkeypatch.setattr(Gate, "waiting", look)
+        admission = hall.admission
+        assert admission.move_to_front(UPSTREAM, "c")
+        assert admission.position(UPSTREAM, "c") is not None
+        assert admission.dismiss(UPSTREAM, "c")
+        assert not admission.dismiss(UPSTREAM, "c")
+        assert admission.dismiss(UPSTREAM, "b")
+        assert hall.desk._waiting == {}
+        monkeypatch.undo()
         hall.admission.stop()
 
     run(main())

@@ -264,7 +264,7 @@ def test_one_that_leaves_has_kept_free_what_it_could_take(bench):
     two.in_flight = 0
     b.set_down("two", up=True)
     assert went(*b.gate.in_flight()) == "two"
-    b.gate.reopen(0.0)
+    b.gate.come_back(0.0)
     assert (one._claims, two._claims, one.owners) == ({}, {}, 2)
     one.in_flight = 1
     assert one.has_room("other"), "it has its own part again"

@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,17 @@ def settings(url: str, listen: str = "") -> dict[str, Any]:
 
 
 def samples(connection: http.client.HTTPConnection) -> dict[str, float]:
-    """Every sample of llmgate's own, named without its labels."""
+    """Every sample of llmgate's own, named without its labels: of several that is their sum."""
     with contextlib.closing(connection):
         connection.request("GET", "/metrics")
         answer = connection.getresponse()
         assert answer.status == 200
         assert answer.getheader("content-type", "").startswith("text/plain; version=0.0.4")
-        families = text_string_to_metric_families(answer.read().decode())
-        return {sample.name: sample.value for family in families for sample in family.samples}
+        found: defaultdict[str, float] = defaultdict(float)
+        for family in text_string_to_metric_families(answer.read().decode()):
+            for sample in family.samples:
+                found[sample.name] += sample.value
+        return found
 
 
 async def test_the_socket_always_has_them_and_they_tell_what_happens(folder: Path) -> None:

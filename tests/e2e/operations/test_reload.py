@@ -112,6 +112,8 @@ async def test_a_removed_upstream_serves_who_waits_and_is_gone(folder: Path) -> 
             again = await gate.ask("n")
             await (await other.turn()).complete()
             assert await again.body() == ANSWER
+            await gate.wait(gate.is_idle)
+            assert gate.upstream("b")["served"] == 1, "the figures of the one before are gone with it"
 
 
 async def test_a_removed_upstream_that_is_named_again_comes_back(folder: Path) -> None:
@@ -148,7 +150,7 @@ async def test_a_removed_upstream_that_is_down_sends_who_waits_away(folder: Path
             assert not (await asyncio.to_thread(_reload, gate, settings(hands.url)))["error"]
             assert (await silent.head()).headers["llmgate-code"] == "REFUSED"
             error = (await waiting.frames())[-1]
-            assert "a reload took it away" in data_of(error)["error"]["message"]
+            assert "a reload took it out of the settings" in data_of(error)["error"]["message"]
             await gate.wait(lambda: [view["name"] for view in gate.status()["upstreams"]] == ["a"])
 
 

@@ -24,6 +24,7 @@ UPSTREAMS: dict[str, dict[str, Any]] = {
     "thinker": {**OPENAI, "reasoning_history": "reasoning_content"},
     "dropper": {**OPENAI, "server_tools": "drop"},
     **{f"unknown-{number}": {"kind": "auto"} for number in range(9)},
+    **{f"quoted-{place}": {"kind": "auto"} for place in ("role", "block", "tool", "choice")},
     **{f"is-{kind}": {"kind": kind} for kind in ("llama-server", "ollama", "vllm", "anthropic")},
 }
 """What is unknown is learnt once: each test takes one of them for itself."""

@@ -6,7 +6,7 @@ import pytest
 from hands import ANSWER, CHAT_ANSWER, START, STOP, WHOLE
 
 from llmgate.core.events import Admitted, EndpointChanged
-from llmgate.server.exchange import MOST_LOADINGS
+from llmgate.server.sending import MOST_LOADINGS
 from tests.server.holding import (
     AWAYS,
     LOADING,

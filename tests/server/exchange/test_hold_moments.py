@@ -199,7 +199,7 @@ class TestEveryMoment:
             assert len(stage.outcomes) == 1
             assert (wire.answer.ended, wire.answer.errors) == (True, 1)
             if stage.outcomes == ["refused"]:
-                assert b"llmgate is stopping (REFUSED)" in wire.answer.body
+                assert b"llmgate is stopping, this request was not begun" in wire.answer.body
             stage.check_over()
 
         play(main())

@@ -87,6 +87,7 @@ async def site() -> AsyncIterator[Site]:
         (POST, "POST", "/p", b"", b"body"),
         (CHUNKED, "POST", "/p", b"", b"body"),
         (b"OPTIONS * HTTP/1.1\r\n" + HOST + b"\r\n", "OPTIONS", "*", b"", b""),
+        (b"GET /a%2fb%2F%252F%63%41%c3%a4 HTTP/1.1\r\n" + HOST + b"\r\n", "GET", "/a%2Fb%2F%2FcAä", b"", b""),
         (b"GET //x/y?a?b HTTP/1.1\r\n" + HOST + b"\r\n", "GET", "//x/y", b"a?b", b""),
     ],
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from llmgate.server.passage import LARGEST_ERROR
+from llmgate.server.sending import LARGEST_ERROR
 from tests.server.holding import LOADING
 from tests.server.passing import BOTH, GATED, PassStage
 from tests.server.stage import Call, Wire, play, settle
@@ -103,6 +103,7 @@ def test_one_that_is_too_long_to_be_read_is_a_502(method: str, over: int) -> Non
         answer = wire.answer
         assert (answer.status, answer.headers.get("llmgate-code")) == ((502, "UPSTREAM_ERROR") if over else (401, None))
         assert answer.ended
+        assert stage.outcomes == ([] if method != GATED else ["upstream_error" if over else "completed"])
         stage.check_over()
 
     play(main())

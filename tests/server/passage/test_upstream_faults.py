@@ -3,7 +3,7 @@
 import pytest
 
 from llmgate.core.events import Requeued
-from llmgate.server.passage import MOST_LOADINGS
+from llmgate.server.sending import MOST_LOADINGS
 from tests.server.holding import LOADING
 from tests.server.house import UPSTREAM
 from tests.server.passing import (

@@ -11,7 +11,7 @@ def watch_peer(connection: socket.socket, *, user_timeout: float | None = None) 
 
     A connection has from its listening socket what that has when it comes.
     """
-    if not _is_tcp(connection):
+    if not is_tcp(connection):
         return
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in KEEPALIVE:
@@ -22,9 +22,10 @@ def watch_peer(connection: socket.socket, *, user_timeout: float | None = None) 
 
 def set_user_timeout(connection: socket.socket, seconds: float | None) -> None:
     """Seconds after which a peer that acknowledges nothing is gone; None = as the kernel does it."""
-    if _is_tcp(connection) and hasattr(socket, "TCP_USER_TIMEOUT"):
+    if is_tcp(connection) and hasattr(socket, "TCP_USER_TIMEOUT"):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round((seconds or 0) * 1000))
 
 
-def _is_tcp(connection: socket.socket) -> bool:
+def is_tcp(connection: socket.socket) -> bool:
+    """Whether it goes through the network, or could: no Unix socket."""
     return connection.family in (socket.AF_INET, socket.AF_INET6)

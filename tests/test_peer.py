@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from llmgate.upstreams.peer import KEEPALIVE, watch_peer
+from llmgate.peer import KEEPALIVE, watch_peer
 
 
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
