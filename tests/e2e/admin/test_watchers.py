@@ -8,7 +8,8 @@ from adminsocket import curl
 from gateprocess import GateProcess
 from rawclient import Client, CutOff, data_of
 
-CHANGES = 10_000
+CHANGES = 20_000
+"""So many that a mailbox of one who reads nothing is full."""
 WATCH = b"GET /v1/events HTTP/1.1\r\nhost: x\r\n\r\n"
 
 
