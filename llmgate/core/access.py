@@ -147,7 +147,7 @@ def _name_of(host: bytes) -> str:
 @functools.lru_cache(maxsize=256)
 def _is_allowed(host: bytes, allowed: tuple[str, ...]) -> bool:
     name = _name_of(host)
-    if name == "localhost" or name.endswith(".localhost") or _is_address(name):
+    if name == "localhost" or name.endswith(".localhost") or is_address(name):
         return True
     return bool(name) and any(_covers(entry, name) for entry in allowed)
 
@@ -156,7 +156,8 @@ def _covers(entry: str, name: str) -> bool:
     return entry in ("*", name) or (entry.startswith("*.") and name.endswith(entry[1:]))
 
 
-def _is_address(name: str) -> bool:
+def is_address(name: str) -> bool:
+    """An IP literal, without brackets."""
     try:
         ipaddress.ip_address(name)
     except ValueError:
@@ -205,7 +206,7 @@ def peer_of(asked: Asked, trusted: tuple[_Network, ...]) -> str:
         return peer
     for entry in reversed(asked.headers.get(b"x-forwarded-for", b"").decode("latin-1").split(",")[-_MOST_HOPS:]):
         address = entry.strip()
-        if not _is_address(address):
+        if not is_address(address):
             break
         peer = address
         if not _is_trusted(address, trusted):

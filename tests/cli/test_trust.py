@@ -2,13 +2,12 @@
 
 import http.server
 import ssl
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
-from certificates import make_pem
+from certificates import make_pem, serving
 
 from llmgate.cli.trust import trusted
 from llmgate.config.certificate import CertificateFiles
@@ -27,24 +26,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         """Not on the test's output."""
 
 
-class Quiet(http.server.ThreadingHTTPServer):
-    def handle_error(self, *_: object) -> None:
-        """A client that does not trust it is no news."""
-
-
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:
     """A server that shows a certificate for another name, signed by nobody."""
-    paths = PEM.write(tmp_path)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(paths["tls_cert"], paths["tls_key"])
-    with Quiet(("127.0.0.1", 0), Handler) as server:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        yield f"https://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-        thread.join()
+    with serving(PEM.write(tmp_path), Handler) as url:
+        yield url
 
 
 def fingerprint(folder: Path, pem: object = PEM) -> str:

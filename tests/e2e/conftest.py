@@ -13,6 +13,7 @@ import pytest
 from canaries import assert_no_leak
 from gateprocess import GateProcess, allow_many_files
 from hands import Hands, hold_port
+from llamaserver import assemble_model
 from rawclient import Client
 
 UPSTREAMS = {
@@ -26,6 +27,14 @@ UPSTREAMS = {
     "free": {"models": ["free"], "max_concurrent": 0},
     "httpx": {"models": ["httpx"], "max_concurrent": 1, "transport": "httpx"},
 }
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The file of the small model, for a real llama-server."""
+    path = assemble_model(tmp_path_factory.mktemp("model") / "model.gguf")
+    yield path
+    path.unlink()
 
 
 @pytest.fixture(scope="session")

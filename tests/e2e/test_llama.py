@@ -10,7 +10,7 @@ import pytest
 from anthropic_check import faults_of, text_of, without_queue
 from gateprocess import CHAT, MESSAGES, GateProcess
 from hands import Hands, free_port
-from llamaserver import MODEL, DeferredWatch, LlamaServer, assemble_model, is_supported
+from llamaserver import MODEL, DeferredWatch, LlamaServer, is_supported
 from rawclient import Client, data_of, name_of, names_of, positions_of
 
 from tests.server.house import UPSTREAM, House
@@ -22,14 +22,7 @@ ENDLESS, LONG, SHORT = 3000, 40, 8
 """Tokens; 40 take a second or two on two slow cores."""
 
 
-@pytest.fixture(scope="session")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    path = assemble_model(tmp_path_factory.mktemp("model") / "model.gguf")
-    yield path
-    path.unlink()
-
-
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def llama(model: Path) -> Iterator[LlamaServer]:
     """--parallel 1."""
     with LlamaServer(model.parent, model, free_port(), parallel=1) as server:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +10,11 @@ import openai
 import pytest
 from gateprocess import GateProcess
 from hands import free_port
-from llamaserver import LlamaServer, assemble_model, is_supported
+from llamaserver import LlamaServer, is_supported
 from llamastage import ENDLESS, FIRST, SHORT, alarms, answered, never_held_back, read_in, settings, tell, until
 from rawclient import data_of, name_of, names_of
 
 pytestmark = pytest.mark.skipif(not is_supported(), reason="the llama-server package is for Linux on x86_64")
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    path = assemble_model(tmp_path_factory.mktemp("model") / "model.gguf")
-    yield path
-    path.unlink()
 
 
 # ---- a server that stops

@@ -10,18 +10,11 @@ from pathlib import Path
 import pytest
 from gateprocess import GateProcess
 from hands import free_port
-from llamaserver import DeferredWatch, LlamaServer, assemble_model, is_supported
+from llamaserver import DeferredWatch, LlamaServer, is_supported
 from llamastage import ENDLESS, FIRST, LONG, SHORT, alarms, answered, never_held_back, read_in, settings, tell, until
 from rawclient import Client, name_of
 
 pytestmark = pytest.mark.skipif(not is_supported(), reason="the llama-server package is for Linux on x86_64")
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    path = assemble_model(tmp_path_factory.mktemp("model") / "model.gguf")
-    yield path
-    path.unlink()
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from anthropic_check import read_events
 from anthropic_message import seen_in
 from gateprocess import GateProcess
 from hands import free_port
-from llamaserver import MODEL, LlamaServer, assemble_model, is_supported
+from llamaserver import MODEL, LlamaServer, is_supported
 
 pytestmark = pytest.mark.skipif(not is_supported(), reason="the llama-server package is for Linux on x86_64")
 
@@ -27,13 +27,6 @@ CHANGES = {"id", "item_id", "created", "created_at", "completed_at", "timings", 
 """What differs from answer to answer."""
 NO_CACHE = ("cache_read_input_tokens", 0)
 """Told or left out, it says the same."""
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    path = assemble_model(tmp_path_factory.mktemp("model") / "model.gguf")
-    yield path
-    path.unlink()
 
 
 @pytest.fixture(scope="module")

@@ -130,21 +130,13 @@ def root_of(listens: Iterable[str], prefixes: Iterable[str], *, secure: bool = F
 
 def under_its_name(root: str, names: Collection[str]) -> str:
     """As clients should call it: where its certificate is not for the address, by the first name that it is for."""
+    from llmgate.core.access import is_address
+
     parts = urlsplit(root)
-    plain = [name for name in names if "*" not in name and not _is_address(name)]
+    plain = [name for name in names if "*" not in name and not is_address(name)]
     if not plain or parts.hostname in names:
         return root
     return parts._replace(netloc=f"{plain[0]}:{parts.port}" if parts.port else plain[0]).geturl()
-
-
-def _is_address(name: str) -> bool:
-    import ipaddress
-
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
 
 
 def longest(timeouts: Iterable[float | None]) -> float | None:

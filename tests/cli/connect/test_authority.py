@@ -1,38 +1,18 @@
 """Clients are told of a certificate that the system does not trust, and of the file that makes them trust it."""
 
-import http.server
 import json
-import ssl
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from certificates import make_pem
+from certificates import make_pem, serving
 from certificates import run as call
 
 from llmgate.cli.connect.authority import certificate_notes
 from tests.cli.conftest import FakeDaemon, status_of, upstream
 
 PEM = make_pem()
-
-
-class Quiet(http.server.ThreadingHTTPServer):
-    def handle_error(self, *_: object) -> None:
-        """A client that does not trust it is no news."""
-
-
-def serve(cert: Path, key: Path) -> Iterator[str]:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(cert, key)
-    with Quiet(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as server:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        yield f"https://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture
@@ -44,7 +24,8 @@ def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 @pytest.fixture
 def root(paths: dict[str, str]) -> Iterator[str]:
     """Its certificate is signed by nobody."""
-    yield from serve(Path(paths["tls_cert"]), Path(paths["tls_key"]))
+    with serving(paths) as url:
+        yield url
 
 
 @pytest.fixture
@@ -103,10 +84,9 @@ def test_of_an_own_authority_its_file_is_wanted(tmp_path: Path, monkeypatch: pyt
     call(*make, "-subj", "/CN=own", "-keyout", str(names["ca.key"]), "-out", str(names["ca"]))
     signed = ["-CA", str(names["ca"]), "-CAkey", str(names["ca.key"]), "-addext", "subjectAltName=IP:127.0.0.1"]
     call(*make, "-subj", "/CN=x", *signed, "-keyout", str(names["leaf.key"]), "-out", str(names["leaf"]))
-    serving = serve(names["leaf"], names["leaf.key"])
-    (said,) = certificate_notes("python", next(serving), "")
+    with serving({"tls_cert": str(names["leaf"]), "tls_key": str(names["leaf.key"])}) as root:
+        (said,) = certificate_notes("python", root, "")
     assert said.endswith(", to the file of its authority.")
-    assert next(serving, None) is None
 
 
 def test_the_command_says_so(run: Any, daemon: FakeDaemon, root: str) -> None:

@@ -90,14 +90,9 @@ def test_one_that_names_its_upstream_finds_it_although_its_body_comes_later(key:
 
     async def main() -> None:
         stage = Stage(upstream={"passthrough": True})
-        request = post(f"{HERE}{MESSAGES.removeprefix('/llm')}", request_body("m", stream=True))
-        wire = stage.connect()
-        wire.send(request[:-9])
-        await settle()
-        if key is not None:
-            _limit_key(stage, key)
+        wire, rest = await _send_begin(stage, key)
         with renamed(stage.services):
-            wire.send(request[-9:])
+            wire.send(rest)
             await settle()
             await answer(stage.calls[0])
         assert wire.answer.is_whole
@@ -112,20 +107,26 @@ def test_one_that_names_an_upstream_which_is_dropped_is_refused(key: list[str] |
 
     async def main() -> None:
         stage = Stage(upstream={"passthrough": True})
-        request = post(f"{HERE}{MESSAGES.removeprefix('/llm')}", request_body("m", stream=True))
-        wire = stage.connect()
-        wire.send(request[:-9])
-        await settle()
-        if key is not None:
-            _limit_key(stage, key)
+        wire, rest = await _send_begin(stage, key)
         with dropped(stage.services):
-            wire.send(request[-9:])
+            wire.send(rest)
             await settle()
         assert (wire.answer.status, wire.answer.headers["llmgate-code"]) == (503, "REFUSED")
         assert stage.services.turned_away.counts == {}
         stage.check_over()
 
     play(main())
+
+
+async def _send_begin(stage: Stage, key: list[str] | None) -> tuple[Wire, bytes]:
+    """Most of a request that names its upstream, and what is left to send; `key`: the models of its key, if any."""
+    request = post(f"{HERE}{MESSAGES.removeprefix('/llm')}", request_body("m", stream=True))
+    wire = stage.connect()
+    wire.send(request[:-9])
+    await settle()
+    if key is not None:
+        _limit_key(stage, key)
+    return wire, request[-9:]
 
 
 def _limit_key(stage: Stage, models: list[str]) -> None:
