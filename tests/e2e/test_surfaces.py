@@ -9,7 +9,7 @@ import pytest
 from gateprocess import CHAT, GateProcess
 from hands import CHAT_ANSWER, Hands
 from rawclient import Client, CutOff, data_of, name_of
-from spoken import NDJSON, SPOKEN
+from spoken import AFTER_ERROR, NDJSON, SPOKEN
 
 from llmgate.protocols.surfaces import SURFACES
 
@@ -200,7 +200,10 @@ async def test_a_wait_that_is_too_long_in_an_open_stream(gate: GateProcess, hand
     elif path == "/v1/responses":
         nested = {"type": "server_error", "code": "QUEUE_TIMEOUT", "message": message, "param": None}
         flat = {"type": "error", "sequence_number": 0, "code": "QUEUE_TIMEOUT", "message": message, "param": None}
-        assert (name_of(error), data_of(error), end) == ("error", {**flat, "error": nested}, [])
+        assert (name_of(error), data_of(error)) == ("error", {**flat, "error": nested})
+        (failed,) = end
+        assert name_of(failed) == "response.failed"
+        assert data_of(failed)["response"]["error"] == {"code": "QUEUE_TIMEOUT", "message": message}
     else:
         assert data_of(error)["error"]["message"] == message
         assert end == [b"data: [DONE]\n\n"]
@@ -249,7 +252,7 @@ async def test_an_upstream_that_breaks_off(gate: GateProcess, hands: Hands, path
     told = await frames(client, path)
     error, *end = [one for one in told if b'"error"' in one or b"[DONE]" in one]
     assert "(UPSTREAM_ERROR)" in error_in(json.loads(error) if path in LINES else data_of(error), path)
-    assert end == ([b"data: [DONE]\n\n"] if path == "/v1/completions" else [])
+    assert [one.partition(b"\n")[0] for one in end] == ([AFTER_ERROR[path]] if path in AFTER_ERROR else [])
     assert b"".join(told) == SPOKEN[path].start + b"".join([error, *end])
 
 

@@ -17,7 +17,7 @@ from gateprocess import CHAT, MESSAGES, GateProcess, request_body
 from hands import ANSWER, CHAT_ANSWER, CHAT_START, START, STREAM_HEAD, Hands, Turn, chunk, delta, hold_port
 from puppet import Connection
 from rawclient import Client, data_of, name_of, names_of
-from spoken import NDJSON, SPOKEN
+from spoken import AFTER_ERROR, NDJSON, SPOKEN
 
 KEY = "sk-ant-api03-AAAABBBBCCCCDDDDEEEEFFFF"
 RATE_LIMITED = json.dumps({"type": "error", "error": {"type": "rate_limit_error", "message": "a busy model"}}).encode()
@@ -234,16 +234,12 @@ async def send_cut(turn: Turn, data: bytes, way: str) -> None:
     (turn.connection.reset if way == "reset" else turn.connection.close)()
 
 
-ENDS_AFTER_ERROR = {"/v1/completions": [b"data: [DONE]"], "/v1/responses": [b"event: response.failed"]}
-"""What follows an error there, by path."""
-
-
 @pytest.mark.parametrize("step", [29, pytest.param(3, marks=[pytest.mark.slow, pytest.mark.timeout(600)])])
 @pytest.mark.parametrize("path", [path for path, spoken in SPOKEN.items() if spoken.stream])
 async def test_f40_on_every_other_surface(gate: GateProcess, hands: Hands, path: str, step: int) -> None:
     spoken = SPOKEN[path]
     whole = spoken.stream.removesuffix(b"data: [DONE]\n\n")
-    marks = [b"error", *ENDS_AFTER_ERROR.get(path, [])]
+    marks = [b"error", *([AFTER_ERROR[path]] if path in AFTER_ERROR else [])]
     end, read = (b"\n", Client.line) if spoken.content_type == NDJSON else (b"\n\n", Client.frame)
     for offset in range(0, len(whole), step):
         client = await gate.ask("one", path=path)

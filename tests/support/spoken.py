@@ -63,6 +63,8 @@ _END = {"done": True, "done_reason": "stop", "prompt_eval_count": 3, "eval_count
 _ENDED = _response("completed", output=[_MESSAGE], usage=_USAGE)
 
 NDJSON = b"application/x-ndjson"
+AFTER_ERROR = {"/v1/completions": b"data: [DONE]", "/v1/responses": b"event: response.failed"}
+"""With what the frame behind an error in a stream begins, by path; elsewhere the error is the last."""
 SPOKEN = {
     "/v1/completions": Spoken(
         _json(_completion("Hello", "stop")),
