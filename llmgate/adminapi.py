@@ -267,8 +267,8 @@ class LimitsChange(View, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_queued: MaxQueued | msgspec.UnsetType = msgspec.UNSET
     queue_timeout: QueueTimeout | msgspec.UnsetType = msgspec.UNSET
     persisted: Annotated[bool, msgspec.Meta(description="true or false")] | msgspec.UnsetType = msgspec.UNSET
-    """Those that are named were written into the settings file, too: the daemon looks there, so that the next reload
-    finds nothing new in them."""
+    """Those that are named, and are in force, were written into the settings file, too: the daemon looks there and
+    changes nothing, so that the next reload finds nothing new in them."""
 
 
 LimitsBody = Annotated[LimitsChange, msgspec.Meta(extra_json_schema={"minProperties": 1})]

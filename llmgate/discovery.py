@@ -237,7 +237,7 @@ class Discovery:
 
     def ask_again(self, endpoint: str) -> None:
         """It was down and is back: whatever it told of itself is asked again, now."""
-        server = self._servers.get(endpoint)
+        server = self._servers.get(endpoint) or self._leaving.get(endpoint)
         if server is None:  # a reload took it away
             return
         _forget(server)

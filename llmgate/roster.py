@@ -131,10 +131,12 @@ class Roster:
 
     def _differences(self, name: str) -> list[tuple[str, float | None, float | None]]:
         now, settings = self.admission.gate(name).limits, self.settings.upstreams[name]
-        said = limits_of(settings, self.discovery.auto_cap(name) or now.max_concurrent)
+        own = self.discovery.auto_cap(name)
+        said = limits_of(settings, own or now.max_concurrent)
         found = [(key, getattr(now, key), getattr(said, key)) for key in _SET]
-        is_auto = self.discovery.follows(name) and settings.max_concurrent != "auto"
-        return [it for it in found if it[1] != it[2] or (is_auto and it[0] == "max_concurrent")]
+        follows, is_auto = self.discovery.follows(name), settings.max_concurrent == "auto"
+        is_other = (follows and not is_auto) or (is_auto and not follows and own is not None)
+        return [it for it in found if it[1] != it[2] or (is_other and it[0] == "max_concurrent")]
 
     async def run(self) -> None:
         """Looks after them for ever."""

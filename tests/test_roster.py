@@ -304,6 +304,21 @@ async def test_of_auto_it_is_told_once_the_server_has_said_its_own() -> None:
     assert house.roster.overridden == []
     house.roster.discovery._note_slots(house.roster.discovery._servers["a"], 2)
     assert house.roster.overridden == [("a", "max_concurrent", 4, 2)]
+    house.roster.discovery._note_slots(house.roster.discovery._servers["a"], 4)
+    assert house.roster.overridden == [("a", "max_concurrent", 4, 4)], (
+        "it stays when theirs changes"
+    )
+
+
+async def test_one_that_leaves_and_comes_back_is_asked_anew_what_it_is() -> None:
+    """It may have been started as something else meanwhile."""
+    house = House(of(a={}, b={"url": B}))
+    await house.enter("a")
+    house.roster.discovery._servers["a"].asked = True
+    house.reload(of(b={"url": B}))
+    house.roster.discovery.ask_again("a")
+    house.reload(of(a={}, b={"url": B}))
+    assert not house.roster.discovery._servers["a"].asked
 
 
 async def test_one_server_becomes_several_and_one_again() -> None:

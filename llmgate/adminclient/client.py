@@ -106,7 +106,7 @@ class AdminClient(_Client):
 
     def set_limits(self, name: str, **limits: "Limit") -> LimitsAnswer:
         """Any of max_concurrent (also "auto"), max_queued (None: no limit), queue_timeout (seconds; None: for ever).
-        `persisted=True` tells that they stand in the settings file, too."""
+        `persisted=True` sets nothing, but tells that they stand in the settings file, too."""
         return self._do(calls.set_limits(name, limits))
 
     def cancel(self, request_id: str) -> RequestDetail:
@@ -167,7 +167,7 @@ class AsyncAdminClient(_Client):
 
     async def set_limits(self, name: str, **limits: "Limit") -> LimitsAnswer:
         """Any of max_concurrent (also "auto"), max_queued (None: no limit), queue_timeout (seconds; None: for ever).
-        `persisted=True` tells that they stand in the settings file, too."""
+        `persisted=True` sets nothing, but tells that they stand in the settings file, too."""
         return await self._do(calls.set_limits(name, limits))
 
     async def cancel(self, request_id: str) -> RequestDetail:

@@ -164,13 +164,17 @@ class Operator:
         return self._upstream_answer(self._upstream(name), changed=self._admission.gate(name).mode is not before)
 
     async def set_limits(self, call: Call) -> LimitsAnswer:
-        name = self._find_changeable(call.target)
-        was_auto, change = self._slots.follows(name), await self._with_slots(name, call.body)
-        gate = self._admission.gate(self._find_changeable(name))  # a reload may have come meanwhile
-        old, new = gate.limits, _changed(gate.limits, change)
-        self._admission.set_limits(name, new, by=call.by)
+        name, change = self._find_changeable(call.target), call.body
+        was_auto = self._slots.follows(name)
         if change.persisted is True:
             await self._note_written(name, _named(change))
+        else:
+            change = await self._with_slots(name, change)
+        gate = self._admission.gate(self._find_changeable(name))  # a reload may have come meanwhile
+        old = new = gate.limits
+        if change.persisted is not True:
+            new = _changed(old, change)
+            self._admission.set_limits(name, new, by=call.by)
         return LimitsAnswer(
             now_ms=self.sight.now_ms(),
             upstream=name,

@@ -21,8 +21,8 @@ class Destination:
 
     @property
     def gate(self) -> Gate:
-        """For looking."""
-        return self._gate
+        """For looking. Another one, where its upstream was dropped and has come back."""
+        return self._services.admission.gate(self.name) if self.is_there else self._gate
 
     @property
     def name(self) -> str:

@@ -3,6 +3,8 @@
 import pytest
 
 from llmgate.config.frozen import FrozenDict
+from llmgate.core.events import Limits
+from llmgate.core.gate import Gate
 from llmgate.errors import Refused
 from llmgate.server.destination import Destination
 from tests.server.house import UPSTREAM, Guests, services_for
@@ -48,6 +50,15 @@ async def test_one_that_was_dropped_takes_nobody() -> None:
     assert not destination.is_there
     with pytest.raises(Refused, match=f"{UPSTREAM} takes no new requests: it is no longer in the settings"):
         _ = destination.settings
+
+
+async def test_one_that_was_dropped_and_came_back_is_the_new_one() -> None:
+    there = guests()
+    admission = there.services.admission
+    destination = Destination(there.services, UPSTREAM)
+    admission.remove(UPSTREAM)
+    admission.add(Gate(UPSTREAM, Limits(3)))
+    assert destination.gate is admission.gate(UPSTREAM)
 
 
 async def test_what_is_not_there_is_no_destination() -> None:

@@ -115,8 +115,8 @@ FAULTS = [
     Fault(
         "the end of a pause wakes nobody",
         gate,
-        "        self._paused = paused\n        self._change_mode(now, by)\n        self._settle(now)",
-        "        self._paused = paused\n        self._change_mode(now, by)",
+        "not self._leaving)\n        self._change_mode(now, by)\n        self._settle(now)",
+        "not self._leaving)\n        self._change_mode(now, by)",
     ),
     Fault(
         "the end of a hold ends a pause",

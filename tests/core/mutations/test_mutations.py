@@ -25,13 +25,19 @@ WALKS = 5000
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
 def test_the_fault_is_found(fault: Fault):
+    machine = machine_on(fault)
     with pytest.raises((AssertionError, LookupError)):
-        walk(machine_on(fault), walks=WALKS)
+        walk(machine, walks=WALKS)
 
 
 @pytest.mark.slow
 def test_without_a_fault_nothing_is_found():
     walk(machine_on(None), walks=1000)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
+def test_the_text_of_the_fault_is_there(fault: Fault):
+    copy_of(fault.module, fault)
 
 
 def test_a_fault_whose_text_is_gone_fails_loudly():
