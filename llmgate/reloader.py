@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 from llmgate.adminapi import ConfigChange, Reloaded
 from llmgate.adminclient.limits import limit_text
+from llmgate.config.certificate import Certificate
 from llmgate.config.checks import find_problems
 from llmgate.config.frozen import FrozenDict
 from llmgate.config.load import Loaded
@@ -165,6 +166,7 @@ class Reloader:
         fates = [fate.renamed(was, name, self._gate(name)) for name, was in plan.renamed.items()]
         gone = before.keys() - plan.named - set(plan.renamed.values())
         fates += [fate.dropped(name, before[name], self._gate(name)) for name in gone]
+        fates += _renewed(old.certificate, new.certificate)
         self._loaded = Loaded(settings, new.path, new.warnings, new.api_keys, new.keys, new.certificate, new.origins)
         self._on_applied(self._loaded)
         return changes, sorted(fates)
@@ -178,6 +180,14 @@ class Reloader:
             logger.error("%s", line.removeprefix("llmgate: "))
         logger.error("the settings stay as they were")
         return Reloaded(error=error)
+
+
+def _renewed(old: Certificate | None, new: Certificate | None) -> Iterator[str]:
+    """Which certificate it is that clients are shown from now on: that of before is often for the same names."""
+    if new is not None and (old is None or old.digest != new.digest):
+        names = f" for {', '.join(new.names)}" if new.names else ""
+        until = f", until {new.expires:%Y-%m-%d}" if new.expires is not None else ""
+        yield f"new connections are shown {'a' if old is None else 'another'} certificate{names}{until}"
 
 
 def _secrets(loaded: Loaded) -> Secrets:

@@ -52,7 +52,8 @@ class Views:
             starts = [round(schedule.start(position) * 1000) for position in range(1, min(SHOWN, gate.depth) + 1)]
             view = msgspec.structs.replace(view, starts_ms=starts, pace_us=round(schedule.pace * 1_000_000))
         told = self._roster.lookout.detail(name) or view.detail
-        return msgspec.structs.replace(view, detail=told, leaving=self._roster.is_leaving(name))
+        holds = self._roster.settings.upstreams[name].on_down == "hold"
+        return msgspec.structs.replace(view, detail=told, leaving=self._roster.is_leaving(name), holds=holds)
 
     def _url(self, name: str) -> str:
         settings = self._roster.settings.upstreams[name]

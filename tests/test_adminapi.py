@@ -50,3 +50,11 @@ def test_what_is_asked_for_begins_with_the_schema(view: View) -> None:
 def test_the_words_of_the_states() -> None:
     assert set(REQUEST_STATES) == {"waiting", "running", "draining", "done"}
     assert {"idle", "ok", "full", "down", "paused", "draining", "drained"} == set(UPSTREAM_STATES)
+
+
+def test_one_that_is_down_and_does_not_hold_its_queue_is_remarked() -> None:
+    strict = msgspec.structs.replace(UPSTREAM, holds=False, detail="it takes no connection", alarms=["odd"])
+    assert strict.remarks == "it takes no connection; odd"
+    down = msgspec.structs.replace(strict, up=False)
+    assert down.remarks == "it takes no connection; requests fail meanwhile (on_down); odd"
+    assert msgspec.structs.replace(down, holds=True).remarks == "it takes no connection; odd"

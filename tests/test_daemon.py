@@ -25,9 +25,10 @@ from pydantic import SecretStr
 from rawclient import Client, data_of, name_of
 
 from llmgate import daemon as daemon_module
-from llmgate.adminapi import FeedItem, Status
+from llmgate.adminapi import ConfigChange, FeedItem, Reloaded, Status
 from llmgate.config.load import Loaded, load
 from llmgate.daemon import Daemon, serve
+from llmgate.errors import LlmgateError
 from llmgate.server.sockets import UnixSocket, bind_listen
 from llmgate.tui.model import Model
 from tests.server.house import logged
@@ -271,6 +272,24 @@ def test_a_port_in_use(tmp_path: Path, taken: str, capsys: pytest.CaptureFixture
     assert not (tmp_path / "run" / "admin.sock").exists()
 
 
+def test_why_it_does_not_start_is_told_where_that_is_wanted_and_not_in_the_log(
+    tmp_path: Path, taken: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told: list[tuple[str, int]] = []
+
+    def refuse(error: LlmgateError, status: int) -> None:
+        told.append((str(error), status))
+
+    assert serve(loaded(tmp_path, listen=[taken]), refuse=refuse) == os.EX_UNAVAILABLE
+    assert serve(loaded(tmp_path, listen=["127.0.0.1:0", "fd:999"]), refuse=refuse) == os.EX_CONFIG
+    (tmp_path / "run").mkdir(mode=0o700, exist_ok=True)
+    (tmp_path / "run" / "admin.sock").write_text("precious")
+    assert serve(loaded(tmp_path), refuse=refuse) == os.EX_NOPERM
+    assert [status for _, status in told] == [os.EX_UNAVAILABLE, os.EX_CONFIG, os.EX_NOPERM]
+    assert told[0][0].startswith(f"llmgate: cannot listen on {taken}: Address already in use")
+    assert "cannot listen" not in capsys.readouterr().err
+
+
 def test_a_socket_in_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "run" / "admin.sock"
     with UnixSocket(path, mode=0o600, private=True):
@@ -452,6 +471,17 @@ def test_a_key_is_not_shown(tmp_path: Path) -> None:
 
 
 # ---- reading the settings again
+
+
+def test_what_a_reload_changed_is_told_in_words() -> None:
+    live, later = ConfigChange(key="a", reload="live"), ConfigChange(key="b", reload="restart")
+    said = [daemon_module._in_words(Reloaded(changed=changed)) for changed in ([], [live], [live, live], [later])]
+    assert said == [
+        "reload: nothing changed",
+        "reload: 1 setting changed",
+        "reload: 2 settings changed",
+        "reload: nothing changed; this needs a restart: b",
+    ]
 
 
 async def test_a_reload_reaches_what_the_daemon_keeps(tmp_path: Path, hands: Hands, log_lines: list[str]) -> None:

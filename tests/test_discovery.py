@@ -161,6 +161,24 @@ async def test_an_operators_auto_is_asked_for_at_once_and_followed(caplog: pytes
             assert (bench.slots(), discovery.follows("u")) == (6, False), "a number is an operator's own"
 
 
+@pytest.mark.parametrize("written", ["auto", 1])
+async def test_an_operators_number_above_the_slots_is_told_at_once(
+    monkeypatch: pytest.MonkeyPatch, written: int | str
+) -> None:
+    """Not only when the server is asked again."""
+    monkeypatch.setattr(discovery_module, "REFRESH_SECONDS", 3600.0)
+    server = Server(props=ok(PROPS), v1_models=ok(MODELS))
+    async with Puppet(server.script) as puppet:
+        bench = Bench({"u": {"url": puppet.url, "max_concurrent": written}})
+        async with bench.running():
+            await bench.until(lambda: bench.upstreams["u"].cards != {})
+            for number, has_fewer in ((5, True), (4, False)):
+                bench.discovery.pin("u")
+                limits = msgspec.structs.replace(bench.admission.gate("u").limits, max_concurrent=number)
+                bench.admission.set_limits("u", limits)
+                await bench.until(lambda has_fewer=has_fewer: ("mismatch" in bench.alarms()) is has_fewer)
+
+
 async def test_an_operators_auto_waits_for_no_server_and_is_followed_when_that_answers() -> None:
     server = Server(props=LOADING)
     async with Puppet(server.script) as puppet:

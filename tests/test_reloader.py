@@ -5,6 +5,8 @@ import logging
 import ssl
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 from pydantic import SecretStr
 
 from llmgate import reloader
+from llmgate.config.certificate import Certificate
 from llmgate.config.frozen import FrozenDict
 from llmgate.config.load import Loaded, load
 from llmgate.config.settings import Settings
@@ -327,3 +330,22 @@ async def test_certificates_are_read_aside(monkeypatch: pytest.MonkeyPatch) -> N
         assert not (await desk.reloader.reload()).error
     assert len(made_in) == 2
     assert threading.current_thread() not in made_in
+
+
+async def test_of_another_certificate_its_names_and_its_end_are_told(lines: list[str]) -> None:
+    def shown(digest: str, names: tuple[str, ...] = (), expires: datetime | None = None) -> Loaded:
+        certificate = Certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), digest, "", names, expires)
+        return replace(loaded(), certificate=certificate)
+
+    desk, fates = Desk(loaded()), []
+    names = ("127.0.0.1", "gate.example.org")
+    for new in (shown("1"), shown("2", names, datetime(2027, 2, 28, tzinfo=UTC)), shown("2"), loaded()):
+        desk.next = new
+        fates.append((await desk.reloader.reload()).fates)
+    assert fates == [
+        ["new connections are shown a certificate"],
+        ["new connections are shown another certificate for 127.0.0.1, gate.example.org, until 2027-02-28"],
+        [],
+        [],
+    ]
+    assert f"reload: {fates[1][0]}" in lines

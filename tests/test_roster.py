@@ -305,9 +305,7 @@ async def test_of_auto_it_is_told_once_the_server_has_said_its_own() -> None:
     house.roster.discovery._note_slots(house.roster.discovery._servers["a"], 2)
     assert house.roster.overridden == [("a", "max_concurrent", 4, 2)]
     house.roster.discovery._note_slots(house.roster.discovery._servers["a"], 4)
-    assert house.roster.overridden == [("a", "max_concurrent", 4, 4)], (
-        "it stays when theirs changes"
-    )
+    assert house.roster.overridden == [("a", "max_concurrent", 4, 4)], "it stays when theirs changes"
 
 
 async def test_one_that_leaves_and_comes_back_is_asked_anew_what_it_is() -> None:

@@ -153,3 +153,13 @@ def test_why_a_server_is_down_is_told(in_house: Any) -> None:
         assert (view.state, view.detail.partition(",")[0]) == ("down", "it takes no connection")
 
     in_house(main)
+
+
+def test_whether_its_queue_is_kept_is_told(in_house: Any) -> None:
+    async def main(house: House) -> None:
+        assert house.views.upstream("a").holds
+        strict = Settings.model_validate({"upstreams": {"b": UPSTREAM, "a": {**UPSTREAM, "on_down": "fail"}}})
+        house.roster.apply(house.roster.prepare(strict, {}))
+        assert [(view.name, view.holds) for view in house.views.upstreams()] == [("b", True), ("a", False)]
+
+    in_house(main)

@@ -49,7 +49,8 @@ def _nothing(_: str) -> None:
 
 class _Client:
     """`command` is what the advice in errors tells to run again; `limit` how many seconds a call may take, where that
-    is less than it may usually; `told` hears of each call that was answered, and of each watch."""
+    is less than it may usually; `told` hears of each call that was answered, and of each watch; `settings` is the file
+    that the command line named, with which the daemon is to be started."""
 
     def __init__(
         self,
@@ -58,21 +59,23 @@ class _Client:
         command: str = "status",
         limit: float | None = None,
         told: Callable[[str], None] | None = None,
+        settings: Path | None = None,
     ) -> None:
         self.socket = socket
         self._command = command
         self._limit = limit
         self._told = told or _nothing
+        self._settings = settings
 
     def within(self, seconds: float | None) -> Self:
         """The same client, whose calls get so many seconds at most; None = as long as they usually may take."""
-        return type(self)(self.socket, command=self._command, limit=seconds, told=self._told)
+        return type(self)(self.socket, command=self._command, limit=seconds, told=self._told, settings=self._settings)
 
     def watch(self, last_event_id: str = "", *, events: int | None = None) -> Watch:
         """The feed from now on, or from after that event (Watch.last_event_id). Its snapshot has so many of the newest
         events, if they are kept; None = as many as is usual. Use it as `async with`, `async for`."""
         self._told(f"{self.socket}: GET /v1/events")
-        return Watch(self.socket, self._command, last_event_id, events)
+        return Watch(self.socket, self._command, last_event_id, events, self._settings)
 
 
 class AdminClient(_Client):
@@ -130,7 +133,7 @@ class AdminClient(_Client):
         return self._do(calls.openapi())
 
     def _do(self, ask: Ask[Kind]) -> Kind:
-        return perform(ask, self.socket, self._command, self._limit, self._told)
+        return perform(ask, self.socket, self._command, self._limit, self._told, self._settings)
 
 
 class AsyncAdminClient(_Client):
@@ -191,4 +194,4 @@ class AsyncAdminClient(_Client):
         return await self._do(calls.openapi())
 
     async def _do(self, ask: Ask[Kind]) -> Kind:
-        return await perform_async(ask, self.socket, self._command, self._limit, self._told)
+        return await perform_async(ask, self.socket, self._command, self._limit, self._told, self._settings)

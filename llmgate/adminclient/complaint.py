@@ -5,6 +5,7 @@ import grp
 import json
 import os
 import pwd
+import shlex
 import stat
 from pathlib import Path
 from typing import TypeVar
@@ -81,18 +82,19 @@ def garbage(socket: Path) -> AdminError:
     )
 
 
-def explain(error: Exception, socket: Path, command: str) -> AdminError:
+def explain(error: Exception, socket: Path, command: str, settings: Path | None = None) -> AdminError:
     """The error of a call that got no answer: what was tried, what is wrong with it, and the lines that help.
 
-    The first line names the socket, the second paragraph the cause; then come the indented lines to run.
+    The first line names the socket, the second paragraph the cause; then come the indented lines to run. `settings` is
+    the file that the command line named.
     """
     code = _errno(error)
     if code in (errno.EACCES, errno.EPERM):
         return NotPermitted("\n".join([f"Permission denied on {socket}", "", *_permission_lines(socket, command)]))
     if code in (errno.ENOENT, errno.ENOTDIR):
-        return _not_running(socket, "The socket file does not exist.", command)
+        return _not_running(socket, "The socket file does not exist.", command, settings)
     if code == errno.ECONNREFUSED:
-        return _not_running(socket, "The file is there, but nobody listens on it.", command)
+        return _not_running(socket, _refused(socket), command, settings)
     if isinstance(error, TimeoutError) or type(error).__name__ in TIMEOUTS:
         return silent(socket)
     if type(error).__name__ == "RemoteProtocolError" and code is None:
@@ -100,20 +102,35 @@ def explain(error: Exception, socket: Path, command: str) -> AdminError:
     return AdminError(f"The connection on {socket} failed: {_root(error) or type(error).__name__}")
 
 
-def _not_running(socket: Path, cause: str, command: str) -> DaemonNotRunning:
-    return DaemonNotRunning("\n".join([f"No daemon answers on {socket}", "", cause, "", *_start_lines(command)]))
+def _refused(socket: Path) -> str:
+    """The kernel says the same of a socket that is left over and of what never was one."""
+    if socket.is_dir():
+        return "That is a folder, not a socket."
+    if socket.exists() and not socket.is_socket():
+        return "That is a file, but not a socket."
+    return "The file is there, but nobody listens on it."
 
 
-def _start_lines(command: str) -> list[str]:
-    settings = "" if _finds_settings() else " --upstream NAME=http://127.0.0.1:8000"
+def _not_running(socket: Path, cause: str, command: str, settings: Path | None) -> DaemonNotRunning:
+    lines = [f"No daemon answers on {socket}", "", cause, "", *_start_lines(command, settings)]
+    return DaemonNotRunning("\n".join(lines))
+
+
+def _start_lines(command: str, settings: Path | None) -> list[str]:
     return [
-        f"  start it now          llmgate serve{settings}",
+        f"  start it now          llmgate {_serve(settings)}",
         *_unit_lines(),
         "  only to try it        llmgate demo",
         f"  another socket        llmgate --socket PATH {command}",
         "  a remote machine      ssh -L ~/gate.sock:/run/llmgate/admin.sock host",
         f"                        llmgate --socket ~/gate.sock {command}",
     ]
+
+
+def _serve(settings: Path | None) -> str:
+    if settings is not None:
+        return f"--config {shlex.quote(str(settings))} serve"
+    return "serve" if _finds_settings() else "serve --upstream NAME=http://127.0.0.1:8000"
 
 
 def _unit_lines() -> list[str]:

@@ -31,10 +31,18 @@ class Watch:
     An object and not a generator, so that leaving the `async with` closes the socket there and then.
     """
 
-    def __init__(self, socket: Path, command: str, last_event_id: str, events: int | None = None) -> None:
+    def __init__(
+        self,
+        socket: Path,
+        command: str,
+        last_event_id: str,
+        events: int | None = None,
+        settings: Path | None = None,
+    ) -> None:
         self._socket = socket
         self._query = {} if events is None else {"events": str(events)}
         self._command = command
+        self._settings = settings
         self._after = last_event_id
         self._parser = FeedParser(socket)
         self._items: deque[FeedItem] = deque()
@@ -81,7 +89,7 @@ class Watch:
         except StopAsyncIteration:
             raise closed(self._socket) from None
         except (httpx.HTTPError, OSError) as error:
-            raise explain(error, self._socket, self._command) from error
+            raise explain(error, self._socket, self._command, self._settings) from error
 
     async def _connect(self) -> AsyncIterator[bytes]:
         import httpx

@@ -30,7 +30,12 @@ class Ask(NamedTuple, Generic[Kind]):
 
 
 def perform(
-    ask: Ask[Kind], socket: Path, command: str, limit: float | None = None, told: Callable[[str], None] | None = None
+    ask: Ask[Kind],
+    socket: Path,
+    command: str,
+    limit: float | None = None,
+    told: Callable[[str], None] | None = None,
+    settings: Path | None = None,
 ) -> Kind:
     """Raises DaemonNotRunning when nobody answers, DaemonSilent when that takes too long (`limit` in seconds, where it
     is less than usual), AdminError for everything else. `told` hears how it was answered."""
@@ -43,14 +48,19 @@ def perform(
         with httpx.Client(transport=transport, trust_env=False, timeout=seconds) as client:
             answer = client.request(ask.method, ORIGIN + ask.path, params=dict(ask.query), json=ask.body)
     except (httpx.HTTPError, OSError) as error:
-        raise explain(error, socket, command) from error
+        raise explain(error, socket, command, settings) from error
     if told is not None:
         told(_account(ask, answer, socket))
     return _read(ask, answer, socket)
 
 
 async def perform_async(
-    ask: Ask[Kind], socket: Path, command: str, limit: float | None = None, told: Callable[[str], None] | None = None
+    ask: Ask[Kind],
+    socket: Path,
+    command: str,
+    limit: float | None = None,
+    told: Callable[[str], None] | None = None,
+    settings: Path | None = None,
 ) -> Kind:
     """As `perform`, without holding up the loop."""
     import httpx
@@ -62,7 +72,7 @@ async def perform_async(
         async with httpx.AsyncClient(transport=transport, trust_env=False, timeout=seconds) as client:
             answer = await client.request(ask.method, ORIGIN + ask.path, params=dict(ask.query), json=ask.body)
     except (httpx.HTTPError, OSError) as error:
-        raise explain(error, socket, command) from error
+        raise explain(error, socket, command, settings) from error
     if told is not None:
         told(_account(ask, answer, socket))
     return _read(ask, answer, socket)

@@ -29,7 +29,8 @@ max_concurrent = "auto"
 #max_queued = 64
 #queue_timeout = "1h"
 
-# Models that are served here, names or patterns; without it those that the server lists itself.
+# Models that are served here, names or patterns; without it those that the server lists itself, and while this is the
+# only upstream every model.
 #models = ["qwen2.5:3b-instruct", "qwen*"]
 """
 

@@ -34,28 +34,25 @@ class Context:
     color: bool = False
 
     def find_socket(self) -> Path:
-        """Of --socket, the settings file of --config, the user's own daemon, the system's: the first that is there."""
+        """The first of the sockets that is there."""
         from llmgate.adminclient import find_socket
-        from llmgate.config.paths import admin_sockets
+
+        return self.socket or find_socket(path for path, _ in self.sockets(os.environ))
+
+    def sockets(self, environ: Mapping[str, str]) -> list[tuple[Path, str]]:
+        """--socket alone, else that of the settings, the user's own daemon, the system's; with who names each."""
+        from llmgate.config.whereabouts import socket_candidates
 
         if self.socket is not None:
-            return self.socket
-        configured = self.configured_socket()
-        return configured or find_socket(admin_sockets(os.environ, os.getuid()))
-
-    def configured_socket(self) -> Path | None:
-        """The admin socket that the file of --config names, if there is such a file and it names one."""
-        if self.config is None:
-            return None
-        from llmgate.config.load import load
-
-        return load(self.config, environ=os.environ).settings.admin.socket
+            return [(self.socket.absolute(), "--socket")]
+        return socket_candidates(self.config, environ, os.getuid())
 
     def client(self, command: str) -> "AdminClient":
         """The daemon; `command` is what its errors tell to run again."""
         from llmgate.adminclient import AdminClient
 
-        return AdminClient(self.find_socket(), command=command, told=_say_call if self.verbose else None)
+        told = _say_call if self.verbose else None
+        return AdminClient(self.find_socket(), command=command, settings=self.config, told=told)
 
 
 def _say_call(call: str) -> None:

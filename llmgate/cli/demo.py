@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from llmgate.cli.context import context_of, print_json, say
+from llmgate.cli.failure import complain_of_start
 
 if TYPE_CHECKING:
     from llmgate.config.load import Loaded
@@ -67,7 +68,8 @@ def demo(
     command = _command(context.socket or admin_socket)
     announced = Announcement(socket, url, command, as_json=context.json)
     with Stage(announced.made, None if context.quiet else url) as stage:
-        status = serve(settings(stage, listen, socket))
+        refuse = complain_of_start if context.json else None
+        status = serve(settings(stage, listen, socket), refuse=refuse)
     raise typer.Exit(status)
 
 

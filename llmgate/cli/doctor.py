@@ -83,19 +83,20 @@ def examine(context: Context) -> Iterator[Finding]:
     except LlmgateError as error:
         trouble = error
     loaded: Loaded | None = None
-    if status is not None and status.config and not os.access(status.config, os.R_OK):
+    own = status is not None and _is_its_own(context, status)
+    if status is not None and status.config and own and not os.access(status.config, os.R_OK):
         yield Finding("settings", "ok", f"{status.config}, which only others may read: not looked at")
     else:
         try:
             loaded = _load(context, status)
             yield from _settings(loaded, status)
         except SettingsError as error:
-            yield _trouble("settings", error) if status is None else _unlike(error)
+            yield _unlike(error) if own else _trouble("settings", error)
     if status is not None:
         yield from _daemon(status)
         for view in status.upstreams:
-            yield from upstream(view, status.listen, stopping=status.state != "running")
-    elif trouble is not None and not isinstance(trouble, SettingsError):
+            yield from upstream(view, status.listen, stopping=status.state != "running", has_file=bool(status.config))
+    elif trouble is not None:
         yield _trouble("daemon", trouble)
         if isinstance(trouble, DaemonNotRunning):
             yield from _without_daemon(loaded)
@@ -110,6 +111,11 @@ def _unlike(error: SettingsError) -> Finding:
     """The daemon has read them, in its own environment; they may have been changed since."""
     advice = "the daemon goes on with what it has read; a variable or a key file that only it can see is no mistake"
     return Finding("settings", "warn", str(error).removeprefix("llmgate: "), advice)
+
+
+def _is_its_own(context: Context, status: "Status") -> bool:
+    """Whether the settings looked at are those that the daemon runs with."""
+    return context.config is None or (bool(status.config) and context.config.absolute() == Path(status.config))
 
 
 def _load(context: Context, status: "Status | None") -> "Loaded":
@@ -205,16 +211,20 @@ def _here(host: str | None) -> str:
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host or "", host or "")  # noqa: S104
 
 
-def upstream(view: "UpstreamView", listen: list[str], *, stopping: bool = False) -> Iterator[Finding]:
-    """What the daemon knows of one of its upstreams; `stopping`: it lets all of them run empty."""
+def upstream(
+    view: "UpstreamView", listen: list[str], *, stopping: bool = False, has_file: bool = True
+) -> Iterator[Finding]:
+    """What the daemon knows of one of its upstreams, and whether its server is there; `stopping`: it lets all of them
+    run empty; `has_file`: it has a settings file."""
     what = f"upstream {view.name}"
     loops = [url for url in _urls(view) if is_one_of(url, listen)]
     if loops:
         text = f"{loops[0]} is where llmgate itself listens: every request would go round in a circle"
         yield Finding(what, "fail", text, f"set upstreams.{view.name}.url to the address of the server behind")
     if view.is_down:
-        advice = f"start the server, or look at its address: llmgate probe {view.url}"
-        yield Finding(what, "fail", f"down: {view.detail or 'it takes no request'}", advice)
+        yield Finding(what, "fail", f"down: {view.detail or 'it takes no request'}", _start(view.url))
+    sound, unheard = _knock_at(view, loops)
+    yield from unheard
     if stopping and view.state in ("draining", "drained"):
         yield Finding(what, "warn", f"{view.state}, as llmgate is stopping")
     elif view.leaving:
@@ -222,18 +232,46 @@ def upstream(view: "UpstreamView", listen: list[str], *, stopping: bool = False)
         yield Finding(what, "warn", f"{view.state}, as it is no longer in the settings", advice)
     elif view.state in ("paused", "draining", "drained"):
         yield Finding(what, "warn", f"{view.state} by an operator", f"end that with: llmgate resume {view.name}")
-    elif not view.is_down and not loops and not view.alarms and not view.detail:
+    elif not view.is_down and not loops and not unheard and not view.alarms and not view.detail:
         yield Finding(what, "ok", f"{view.state}, {_slots(view)}, {view.url}")
     if view.detail and not view.is_down:
         yield Finding(what, "warn", view.detail)
     for alarm in view.alarms:
-        yield Finding(what, "warn", alarm, _remedy(alarm, view))
-    for url in _urls(view) if not view.is_down else ():
-        if url not in loops and gate_at(url) is not None:
-            yield _chain(what, url)
+        yield Finding(what, "warn", alarm, _remedy(alarm, view, has_file=has_file))
+    yield from (_chain(what, url) for url in sound if gate_at(url) is not None)
 
 
-def _remedy(alarm: str, view: "UpstreamView") -> str:
+def _knock_at(view: "UpstreamView", loops: list[str]) -> tuple[list[str], list[Finding]]:
+    """Its servers that take a connection, and what to say of those that do not: the daemon looks every few seconds."""
+    if view.is_down:
+        return [], []
+    down = {endpoint.name for endpoint in view.endpoints if not endpoint.up}
+    urls = [url for url in _urls(view) if url not in down and url not in loops]
+    silent = [url for url in urls if not server_answers(url)]
+    state: Literal["warn", "fail"] = "warn" if len(view.endpoints) > 1 else "fail"
+    text = "takes no connection from here; the daemon has not noticed yet"
+    unheard = [Finding(f"upstream {view.name}", state, f"{url} {text}", _start(url)) for url in silent]
+    return [url for url in urls if url not in silent], unheard
+
+
+def _start(url: str) -> str:
+    return f"start the server, or look at its address: llmgate probe {url}"
+
+
+def server_answers(url: str) -> bool:
+    """Whether something takes a connection there. True where this machine does not know the name: the daemon may."""
+    parts = urlsplit(url)
+    try:
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        sockets.create_connection((parts.hostname or "", port), LOOK_SECONDS).close()
+    except (sockets.gaierror, ValueError):
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _remedy(alarm: str, view: "UpstreamView", *, has_file: bool) -> str:
     """What to do about an alarm; "" where nothing can be said for sure."""
     if not alarm.startswith("mismatch:"):
         return ""
@@ -241,7 +279,9 @@ def _remedy(alarm: str, view: "UpstreamView") -> str:
     if view.endpoints:
         lower = "lower max_concurrent of that endpoint in the settings, then: llmgate reload"
     else:
-        lower = f"llmgate set {view.name} max_concurrent={told[1] if told and told[1] != '0' else 'auto'} --persist"
+        limit = f"max_concurrent={told[1] if told and told[1] != '0' else 'auto'}"
+        lower = f"llmgate set {view.name} {limit}{' --persist' if has_file else ''}"
+        lower += "" if has_file else f"\nand start it with {limit} the next time"
     return f"{lower}\nor start the server with more slots"
 
 
@@ -255,7 +295,9 @@ def _chain(what: str, url: str) -> Finding:
 
 
 def _urls(view: "UpstreamView") -> list[str]:
-    return [view.url, *(endpoint.name for endpoint in view.endpoints if "://" in endpoint.name)]
+    """Of one with endpoints `url` has all of theirs."""
+    named = (endpoint.name for endpoint in view.endpoints if "://" in endpoint.name)
+    return list(dict.fromkeys([*view.url.split(", "), *named]))
 
 
 def _without_daemon(loaded: "Loaded | None") -> Iterator[Finding]:

@@ -4,6 +4,7 @@ Standard output has data only, under --json too: a script that keeps it never ta
 """
 
 import json
+import re
 
 import typer
 
@@ -11,6 +12,13 @@ from llmgate.cli.context import say
 from llmgate.errors import AdminRefusal, DaemonNotRunning, DaemonSilent, LlmgateError, NotPermitted, SettingsError
 
 PREFIX = "llmgate: "
+
+IN_USE, NO_PERMISSION = 69, 77
+_OF_A_START = {IN_USE: "IN_USE", NO_PERMISSION: "NO_PERMISSION"}
+"""The words of exit statuses that only what listens has."""
+
+_CHOICES = re.compile(r"\. Choose from:\n\t(.*)", re.DOTALL)
+"""As click tells them: one a line."""
 
 
 def tell(error: LlmgateError, *, as_json: bool) -> None:
@@ -28,9 +36,15 @@ def complain(code: str, text: str, *, as_json: bool) -> None:
         say(sentence(text))
 
 
+def complain_of_start(error: LlmgateError, status: int) -> None:
+    """Why a program that was to listen does not, as JSON; `status` is what it exits with."""
+    complain(_OF_A_START.get(status) or code_of(error), str(error), as_json=True)
+
+
 def complain_of_usage(error: typer.TyperException, *, as_json: bool) -> None:
     """A wrong command line: how it would be right, then what is wrong with it."""
     text = error.format_message().removeprefix("Invalid value: ")
+    text = _CHOICES.sub(lambda found: f": choose from {' '.join(found[1].split())}", text)
     if as_json:
         complain("USAGE", text, as_json=True)
     elif text.startswith("Usage: "):  # no command at all: the help

@@ -148,7 +148,7 @@ def set_limits(
       llmgate set reasoning max_concurrent=2 queue_timeout=10m
     """
     context = context_of(ctx)
-    wanted = dict(_limit(each) for each in limits)
+    wanted = _limits(limits)
     client = context.client("set")
     file = _settings_file(client) if persist else None
     answer = client.set_limits(upstream, **wanted)
@@ -175,6 +175,15 @@ def _write(file: Path, upstream: str, wanted: "dict[str, Limit]") -> None:
         write_limits(file, upstream, wanted)
     except SettingsError as error:
         raise SettingsError(f"{error}\nllmgate: the limits are in force, until the next start") from None
+
+
+def _limits(texts: list[str]) -> "dict[str, Limit]":
+    wanted: dict[str, Limit] = {}
+    for name, value in map(_limit, texts):
+        if name in wanted:
+            raise typer.BadParameter(f"{name} is given twice: each limit once")
+        wanted[name] = value
+    return wanted
 
 
 def _limit(text: str) -> "tuple[str, Limit]":

@@ -98,18 +98,7 @@ def _file_state(path: Path) -> str:
 
 def socket_places(context: Context, environ: Mapping[str, str]) -> list[Place]:
     """Where commands look for a daemon, best first."""
-    from llmgate.config.paths import SYSTEM_ADMIN_SOCKET, admin_sockets
-
-    if context.socket is not None:
-        places = [(context.socket.absolute(), "--socket")]
-    elif (configured := context.configured_socket()) is not None:
-        places = [(configured, "admin.socket in --config")]
-    else:
-        own = [
-            (path, "the system's" if path == SYSTEM_ADMIN_SOCKET else "the user's")
-            for path in admin_sockets(environ, os.getuid())
-        ]
-        places = list(own)
+    places = context.sockets(environ)
     states = [_socket_state(path) for path, _ in places]
     used = next((index for index, state in enumerate(states) if state != "not there"), None)
     return [Place(path, why, states[at], at == used) for at, (path, why) in enumerate(places)]
@@ -123,7 +112,7 @@ def _socket_state(path: Path) -> str:
         except (FileNotFoundError, NotADirectoryError):
             return "not there"
         except ConnectionRefusedError:
-            return "there, but nobody listens"
+            return "there, but nobody listens" if path.is_socket() else "there, but no socket"
         except PermissionError:
             return "no permission"
         except OSError as error:

@@ -15,6 +15,8 @@ from llmgate.cli.table import NOT_GATED, counted
 from llmgate.errors import GateError, LlmgateError
 
 if TYPE_CHECKING:
+    from ssl import SSLCertVerificationError
+
     from llmgate.protocols.model_card import ModelCard
     from llmgate.upstreams.answer import Timeouts
     from llmgate.upstreams.probe import Probe
@@ -30,6 +32,12 @@ KINDS: Mapping[str, tuple[str, str]] = {
 
 GATE = "an llmgate"
 _NO_KEY = (401, 403)
+_WANTS_TLS = (b"this port speaks HTTPS", b"sent to HTTPS port", b"HTTP request to an HTTPS server")
+"""What an HTTPS port says to plain HTTP, with a 400: a gate, nginx, servers in Go."""
+_PLAIN_ANSWERS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
+"""OpenSSL's words for bytes that are no TLS."""
+_NOT_TRUSTED = (18, 19, 20, 21)
+"""X509_V_ERR_* of OpenSSL's x509_vfy.h: self-signed, or by someone unknown."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +122,8 @@ async def _told(url: str, upstream: "Upstream") -> Told:
 
     timeouts = Timeouts(connect=5.0, first_byte=10.0, idle=10.0, total=20.0)
     status, body = await upstream.ask(b"/v1/models", timeouts=timeouts, limit=4 << 20)
+    if status == 400 and any(words in body for words in _WANTS_TLS):
+        raise LlmgateError(f"llmgate: this port speaks HTTPS: llmgate probe {url.replace('http:', 'https:', 1)}")
     if status in _NO_KEY:
         what = "asks for a key" if version_in(body) is None else f"is {GATE}, and asks for a key"
         raise LlmgateError(
@@ -162,13 +172,37 @@ def explain(url: str, error: GateError) -> str:
         return f"llmgate: nobody listens at {url}; start the server, or look at its port"
     if isinstance(cause, socket.gaierror):
         return f"llmgate: the name {host} is not known to this machine; look at how it is written"
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return f"llmgate: no secure connection to {url}: {_of_certificate(cause)}"
+    if _speaks_no_tls(url, cause):
+        plain = url.replace("https:", "http:", 1)
+        return f"llmgate: no secure connection to {url}: it speaks no TLS, as it seems; llmgate probe {plain}"
     if isinstance(cause, ssl.SSLError):
-        return f"llmgate: no secure connection to {url}: {cause.reason or 'it does not speak TLS'}; is it http?"
+        return f"llmgate: no secure connection to {url}: {cause.reason or 'the handshake failed'}"
     if isinstance(cause, TimeoutError) or "in time" in str(error):
         return f"llmgate: {url} does not answer in time; is the address right, and does a firewall let it through?"
     if cause is not None and cause.errno:
         return f"llmgate: no connection to {url}: {os.strerror(cause.errno)}"
     return f"llmgate: {url} answers, but not as a server of language models does: {_bare(error)}"
+
+
+def _of_certificate(error: "SSLCertVerificationError") -> str:
+    said = f"its certificate is refused: {error.verify_message.rstrip('.')}"
+    if error.verify_code not in _NOT_TRUSTED:
+        return said
+    return (
+        f"{said}; trust it or who signed it with SSL_CERT_FILE=FILE before this command, a file in PEM form, and with "
+        "ca_file in its table of the settings"
+    )
+
+
+def _speaks_no_tls(url: str, cause: OSError | None) -> bool:
+    """It answered a handshake with something else, or closed on it, of which the event loop gives no number."""
+    import ssl
+
+    if isinstance(cause, ssl.SSLError):
+        return cause.reason in _PLAIN_ANSWERS
+    return url.startswith("https:") and isinstance(cause, ConnectionError) and not cause.errno
 
 
 def _bare(error: GateError) -> str:

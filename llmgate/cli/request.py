@@ -55,8 +55,11 @@ def reason_to_wait(upstream: "UpstreamView") -> str:
     elif upstream.state == "draining":
         reasons.append(f"{upstream.name} drains: it takes nobody new, and serves those that are there")
     taken = upstream.running + upstream.draining
-    if not reasons and upstream.max_concurrent and taken >= upstream.max_concurrent:
-        reasons.append(f"{taken} of {counted(upstream.max_concurrent, 'slot')} of {upstream.name} taken")
+    slots = upstream.max_concurrent
+    if not reasons and slots and taken > slots:
+        reasons.append(f"{taken} have a slot of {upstream.name}, though max_concurrent is {slots} now")
+    elif not reasons and slots and taken == slots:
+        reasons.append(f"{taken} of {counted(slots, 'slot')} of {upstream.name} taken")
     return ", and ".join(reasons)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from llmgate.cli.context import Context, context_of, print_json, print_lines, say
-from llmgate.cli.failure import sentence
+from llmgate.cli.failure import complain_of_start, sentence
 from llmgate.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def serve(
         return
     from llmgate.daemon import serve as serve_daemon
 
-    raise typer.Exit(serve_daemon(loaded, read))
+    raise typer.Exit(serve_daemon(loaded, read, complain_of_start if context.json else None))
 
 
 def overrides(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from llmgate.cli.context import Context, context_of, print_json, say
-from llmgate.cli.failure import complain
+from llmgate.cli.failure import IN_USE, NO_PERMISSION, complain
 from llmgate.cli.numbers import number, whole
 
 if TYPE_CHECKING:
@@ -22,10 +22,6 @@ class Kind(StrEnum):
     LLAMA_SERVER = "llama-server"
     OLLAMA = "ollama"
     VLLM = "vllm"
-
-
-IN_USE = 69
-NO_PERMISSION = 77
 
 
 def simulate(

@@ -64,6 +64,7 @@ def top(
             no_color=not context.color,
             quiet=context.quiet,
             read_only=read_only,
+            settings=context.config,
             theme=theme.value,
         )
     )

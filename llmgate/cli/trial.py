@@ -25,6 +25,9 @@ MAX_TOKENS = 32
 PROMPT = "Say hello in one short sentence."
 CONNECT_SECONDS = 10.0
 
+RATED_SECONDS = 0.05
+"""An answer that came in less came all at once: that tells nothing of how fast it was made."""
+
 
 _CODE = re.compile(r"\(([A-Z_]+)\)")
 """Of ours: it stands at the end of what an error of the gate says, and what we say of it may follow."""
@@ -70,9 +73,9 @@ class Course:
 
     @property
     def rate(self) -> float | None:
-        """Tokens a second from the first piece to the last; None where that was no time."""
+        """Tokens a second from the first piece to the last; None where that was hardly any time."""
         seconds = self.ended - self.first if self.first is not None else 0
-        return (self.tokens - 1) / seconds if seconds > 0 and self.tokens > 1 else None
+        return (self.tokens - 1) / seconds if seconds >= RATED_SECONDS and self.tokens > 1 else None
 
 
 def try_(

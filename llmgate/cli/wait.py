@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from llmgate.adminapi import Status
 
 POLL_SECONDS = 0.2
+CLOSED = ("draining", "drained")
+"""States in which an upstream refuses who comes."""
 
 
 def wait(
@@ -39,7 +41,8 @@ def wait(
     """
     context, patience = context_of(ctx), Patience(timeout)
     client = context.client("wait")
-    tests = [_is_ready] * (ready or not idle) + [_is_idle] * idle
+    readiness = [_is_ready] if upstream is None else [_is_ready, _is_open]
+    tests = readiness * (ready or not idle) + [_is_idle] * idle
     why = ""
     while True:
         try:
@@ -76,6 +79,12 @@ def _is_ready(status: "Status") -> str:
     down = [f"{view.name} is down{f': {view.detail}' if view.detail else ''}" for view in status.upstreams
             if view.is_down]  # fmt: skip
     return "; ".join(down)
+
+
+def _is_open(status: "Status") -> str:
+    """Why not; "" = the upstreams refuse nobody. Asked of one by name: of others an operator may have closed some."""
+    closed = [view for view in status.upstreams if view.state in CLOSED]
+    return "; ".join(f"{view.name} is {view.state}, and refuses who comes until it is resumed" for view in closed)
 
 
 def _is_idle(status: "Status") -> str:

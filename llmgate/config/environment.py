@@ -161,7 +161,15 @@ def parse_upstream(text: str) -> dict[str, dict[str, Any]]:
         if key == "endpoints":
             raise SettingsError(f"llmgate: --upstream {name}: endpoints need a settings file, see llmgate.toml(5)")
         if not equals or key not in UpstreamSettings.model_fields or key in values:
-            known = ", ".join(key for key in UpstreamSettings.model_fields if key not in ("url", "endpoints"))
-            raise SettingsError(f"llmgate: --upstream {name}: after the URL comes KEY=VALUE, each KEY once, of {known}")
+            raise SettingsError(f"llmgate: --upstream {name}: {_advise_pair(key, is_pair=bool(equals))}")
         values[key] = from_text(UpstreamSettings, key, value, "|")
     return {name: values}
+
+
+def _advise_pair(key: str, *, is_pair: bool) -> str:
+    """What is wrong after the URL: an unknown key is named as that of a file is."""
+    known = [key for key in UpstreamSettings.model_fields if key not in ("url", "endpoints")]
+    if not is_pair or key in UpstreamSettings.model_fields:
+        return f"after the URL comes KEY=VALUE, each KEY once, of {', '.join(known)}"
+    near = nearest(key, known)
+    return f"unknown key {key}; " + (f"did you mean {near}?" if near else f"known here are {', '.join(known)}")

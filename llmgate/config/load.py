@@ -19,7 +19,7 @@ from llmgate.config.environment import EnvironmentValues
 from llmgate.config.keyring import Keyring
 from llmgate.config.keys import Keys
 from llmgate.config.origins import Origins
-from llmgate.config.paths import named_settings_file, settings_files
+from llmgate.config.paths import find_file
 from llmgate.config.refusals import find_refusals
 from llmgate.config.settings import Settings
 from llmgate.config.synonyms import Plain
@@ -82,12 +82,6 @@ def trace(
     warnings = [*origins.messages(careless), *odd]
     loaded = Loaded(settings, file, tuple(warnings), keys.by_upstream, keyring.keys, tls.certificate, origins)
     return loaded, origins
-
-
-def find_file(environ: Mapping[str, str]) -> Path | None:
-    """The settings file to use when the command line names none; one that $LLMGATE_CONFIG names need not exist."""
-    named = named_settings_file(environ)
-    return named or next((file for file in settings_files(environ) if os.path.lexists(file)), None)
 
 
 def read_text(file: Path) -> str:

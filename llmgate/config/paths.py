@@ -1,6 +1,6 @@
 """Where settings and the admin socket lie: functions of the environment and the user's id.
 
-Only `make_private_folder` and what it asks touch the file system.
+Only `find_file`, `make_private_folder` and what it asks touch the file system.
 """
 
 import os
@@ -25,6 +25,12 @@ def settings_files(environ: Mapping[str, str]) -> list[Path]:
         folder = home / ".config"
     own = [folder / "llmgate" / "llmgate.toml"] if folder is not None else []
     return [*own, SYSTEM_SETTINGS]
+
+
+def find_file(environ: Mapping[str, str]) -> Path | None:
+    """The settings file to use when the command line names none; one that $LLMGATE_CONFIG names need not exist."""
+    named = named_settings_file(environ)
+    return named or next((file for file in settings_files(environ) if os.path.lexists(file)), None)
 
 
 def default_admin_socket(environ: Mapping[str, str], uid: int) -> Path:

@@ -118,7 +118,7 @@ class Server(Section):
     )
     default_upstream: Annotated[str, BeforeValidator(values.parse_text)] = Field(
         default="",
-        description='Name of the upstream that gets the models that no upstream lists; "" = they are refused.',
+        description='The upstream for models that none lists; "" = refused, but for an only one without models.',
         json_schema_extra=LIVE,
     )
     max_body: Size = Field(
@@ -313,7 +313,7 @@ class UpstreamSettings(Section):
     )
     models: Annotated[tuple[str, ...], BeforeValidator(values.parse_models)] = Field(
         default=(),
-        description='Models served here, exact or with *, ? and [...]; "*" = the rest, [] = those the server lists.',
+        description='Models served here, exact or with *, ? and [...]; "*" = the rest, [] = those it lists; alone all.',
         json_schema_extra=LIVE,
     )
     aliases: Annotated[dict[str, str], BeforeValidator(values.parse_aliases), AfterValidator(FrozenDict)] = Field(

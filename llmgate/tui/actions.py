@@ -127,7 +127,7 @@ def _differences(reloaded: Reloaded) -> str:
     if reloaded.error:
         raise SettingsError(reloaded.error)
     told = [change.key + (" after a restart" if change.reload == "restart" else "") for change in reloaded.changed]
-    return " ".join([f"({', '.join(told) or 'nothing changed'})", *reloaded.warnings])
+    return "; ".join([f"({', '.join(told) or 'nothing changed'})", *reloaded.warnings])
 
 
 def _remark(answer: UpstreamAnswer) -> str:

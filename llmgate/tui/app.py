@@ -127,6 +127,7 @@ def run(
     no_color: bool = False,
     quiet: bool = False,
     read_only: bool = False,
+    settings: Path | None = None,
     theme: str = "default",
     zone: tzinfo | None = None,
 ) -> int:
@@ -135,23 +136,25 @@ def run(
     no_color = no_color or bool(os.environ.get("NO_COLOR"))
     state = State(ascii=plain_signs, theme="mono" if no_color else theme, no_color=no_color, read_only=read_only)
     if once:
-        return print_once(socket, state, zone, quiet=quiet)
+        return print_once(socket, state, zone, quiet=quiet, settings=settings)
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         sys.stderr.write("llmgate: top needs a terminal; llmgate top --once prints one picture without\n")
         return 1
-    client = AsyncAdminClient(socket, command="top")
+    client = AsyncAdminClient(socket, command="top", settings=settings)
     app = TopApp(client, client, look=Look(zone=zone), state=state, doctor=doctor)
     app.run()
     return app.return_code or 0
 
 
-def print_once(socket: Path, state: State, zone: tzinfo | None, *, quiet: bool = False) -> int:
+def print_once(
+    socket: Path, state: State, zone: tzinfo | None, *, quiet: bool = False, settings: Path | None = None
+) -> int:
     """Writes the overview as plain text, as large as the terminal, without the keys.
 
-    `quiet`: that no daemon answers is told by the exit status only.
+    `quiet`: that no daemon answers is told by the exit status only; `settings`: the file to start one with.
     """
     try:
-        view = asyncio.run(first_view(AsyncAdminClient(socket, command="top")))
+        view = asyncio.run(first_view(AsyncAdminClient(socket, command="top", settings=settings)))
     except AdminError as error:
         absent = isinstance(error, DaemonNotRunning)
         if not (absent and quiet):

@@ -9,9 +9,8 @@ from llmgate.tui import targets
 from llmgate.tui.actions import Action, Verb, question
 from llmgate.tui.listing import NOBODY, listing
 from llmgate.tui.model import View
-from llmgate.tui.state import Asking, State
+from llmgate.tui.state import Asking, State, Why
 from llmgate.tui.step import Copy, Do, Examine, Step, says
-from llmgate.tui.why import why_request, why_upstream
 
 NO_REQUEST = "No request is selected: Tab goes to those that wait, 2 lists them all"
 NO_UPSTREAM = "No upstream is selected"
@@ -142,6 +141,8 @@ def why(state: State, view: View) -> Step:
         return doctor(state)
     request = view.request(targets.selected_request_id(view, state))
     if request is not None:
-        return Step(replace(state, why=why_request(view, request)))
+        return Step(replace(state, why=Why("request", request.id)))
     lane = view.lane(targets.upstream_name(view, state))
-    return says(state, "Nothing is selected") if lane is None else Step(replace(state, why=why_upstream(view, lane)))
+    if lane is None:
+        return says(state, "Nothing is selected")
+    return Step(replace(state, why=Why("upstream", lane.upstream.name)))

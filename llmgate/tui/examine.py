@@ -5,13 +5,14 @@ import contextlib
 import os
 from collections.abc import Sequence
 
-from llmgate.tui.cells import Line, wrap
+from llmgate.tui.cells import Line, width_of, wrap
 from llmgate.tui.columns import Frame
 from llmgate.tui.furniture import Look
 from llmgate.tui.sheet import sheet_lines
 
 SECONDS = 60.0
 """The doctor waits some seconds for each of what does not answer."""
+COMMAND = ": llmgate "
 HANG = " " * 6
 """As far in as the doctor writes what goes on on another line."""
 
@@ -50,6 +51,18 @@ def report_lines(frame: Frame, look: Look, report: str, scrolled: int) -> list[L
 
 
 def _parts(text: str, width: int) -> list[str]:
+    """A command at the end of a text that needs several lines stays in one piece where it can: it is to be copied."""
+    lead, before, command = text.rpartition(COMMAND)
+    whole = f"llmgate {command}"
+    if not before or width_of(text) <= width or width_of(whole) > width - len(HANG):
+        return _hung(text, width)
+    *lines, last = _hung(f"{lead}:", width)
+    if width_of(last) + 1 + width_of(whole) <= width:
+        return [*lines, f"{last} {whole}"]
+    return [*lines, last, HANG + whole]
+
+
+def _hung(text: str, width: int) -> list[str]:
     first, *rest = wrap(text, width)
     if not rest:
         return [first]

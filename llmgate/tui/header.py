@@ -53,7 +53,7 @@ def link_word(live: View, frame: Frame) -> Span:
     if live.silent_for:
         return Span(f"{glyphs.lost} no answer for {live.silent_for} s", "bad")
     if frame.state.frozen is not None:
-        return Span(f"{glyphs.lost} PAUSED", "amber")
+        return Span(f"{glyphs.lost} FROZEN", "amber")
     if live.status.state == "running":
         return Span(f"{glyphs.live} live", "ok")
     return Span(f"{glyphs.live} {frame.clean(live.status.state)}", "amber")
@@ -125,7 +125,7 @@ def _changed(live: View, frame: Frame, look: Look) -> list[str]:
     state, notes = frame.state, list[str]()
     if state.frozen is not None:
         old = int(max(0.0, live.at - state.frozen.at))
-        notes.append(f"PAUSED: picture of {clock(state.frozen.clock, look.zone)}, {old} s old; P goes on")
+        notes.append(f"FROZEN: picture of {clock(state.frozen.clock, look.zone)}, {old} s old; P goes on")
     if state.filter:
         bad = parse(state.filter).bad
         notes.append(f"filter {frame.clean(state.filter)}" + (f" ({frame.clean(bad)} taken as text)" if bad else ""))

@@ -12,8 +12,8 @@ CELL = 38
 """Cells of a key with what it does; two of them stand on one line where there is room."""
 STATES = """\
   idle  nothing runs; ok  a slot is free; full  every slot is taken
-  paused  takes requests, starts none; DOWN  no server answers, queue is kept
-  draining  takes no new ones, serves the others; drained  nobody is left"""
+  paused  queues, starts none; draining  no new ones; drained  nobody is left
+  DOWN  no server answers: queue is kept, or with on_down = "fail" all fail"""
 WORDS = {
     "upstreams": STATES
     + """

@@ -22,6 +22,7 @@ from llmgate.tui.pages import log_lines, page_lines
 from llmgate.tui.sections import events_lines, sections, upstream_lines
 from llmgate.tui.state import State
 from llmgate.tui.tables import slots_text, state_word
+from llmgate.tui.why import why_text
 
 SMALL_WIDTH, SMALL_HEIGHT = 60, 15
 ROOMY = 16
@@ -59,8 +60,8 @@ def picture(live: View, look: Look, state: State = NO_STATE) -> list[Line]:
 
 def _below(frame: Frame, look: Look, room: int) -> list[Line]:
     """What was opened at the bottom of the screen: the answer to why, the log."""
-    if frame.state.why:
-        texts = wrap(frame.clean(frame.state.why), look.width - 4)[: max(1, room - 4)]
+    if frame.state.why is not None:
+        texts = wrap(frame.clean(why_text(frame.view, frame.state.why)), look.width - 4)[: max(1, room - 4)]
         return [rule(frame, look.width, "why"), *([Span(f"  {text}")] for text in texts)]
     return log_lines(frame, look, max(2, room // 3)) if frame.state.log else []
 
@@ -171,7 +172,10 @@ def _small_bottom(live: View, frame: Frame, look: Look) -> list[Line]:
     state = frame.state
     if state.prompt is not None:
         return [bottom_line(live, frame, look)]
-    said = state.why or (state.message.text if state.message is not None else "")
+    if state.why is not None:
+        said = why_text(frame.view, state.why)
+    else:
+        said = state.message.text if state.message is not None else ""
     return [[Span(f" {text}", "bold")] for text in wrap(frame.clean(said), max(2, look.width - 2))][-4:] if said else []
 
 

@@ -35,8 +35,8 @@ def press(state: State, key: str, view: View, height: int) -> Step:
         return typing.answer(state, key, state.prompt, view)
     if isinstance(state.prompt, Typing):
         return typing.press(state, key, state.prompt, view)
-    if state.why:
-        state, closes = replace(state, why=""), key in ("escape", "w", "enter")
+    if state.why is not None:
+        state, closes = replace(state, why=None), key in ("escape", "w", "enter")
         if closes:
             return Step(state)
     if state.report is not None:
@@ -93,7 +93,7 @@ def click(state: State, row: tuple[str, str], view: View, *, again: bool = False
     pane, row_id = row
     name = state.list_name
     is_chosen = state.holds == pane and state.chosen.get(name, NOBODY).id == row_id
-    state = replace(state, message=None, why="")
+    state = replace(state, message=None, why=None)
     if is_chosen or again:
         return _open(state, view) if is_chosen else Step(state)
     if state.page == "overview":

@@ -54,6 +54,14 @@ class Asking:
 
 
 @dataclass(frozen=True, slots=True)
+class Why:
+    """What it was asked of why it waits, or stands still: each picture says it anew (why.py)."""
+
+    kind: Literal["request", "upstream"]
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     """What became of something, until the next key."""
 
@@ -80,7 +88,7 @@ class State:
     """What the daemon told of a request that was opened."""
     help: int | None = None
     """How far the help is scrolled; None = it is not shown."""
-    why: str = ""
+    why: Why | None = None
     report: str | None = None
     """What `llmgate doctor` said, over the whole screen."""
     report_scrolled: int = 0

@@ -3,9 +3,22 @@
 from llmgate.adminapi import RequestView, UpstreamView
 from llmgate.tui.figures import age
 from llmgate.tui.model import Lane, View
+from llmgate.tui.state import Why
 
 WAIT_OF_HEADERS_MS = 5_000
 """A server that is free answers its headers at once; a long silence before the first byte is worth a word."""
+
+HOLDS = "Its queue is kept, and goes on by itself as soon as a server answers."
+FAILS = 'Its queue is not kept (on_down = "fail"): requests fail with UPSTREAM_DOWN until a server answers.'
+
+
+def why_text(view: View, asked: Why) -> str:
+    """The answer as things are in that view."""
+    if asked.kind == "request":
+        request = view.request(asked.id)
+        return f"{asked.id} is over, and no longer kept here." if request is None else why_request(view, request)
+    lane = view.lane(asked.id)
+    return f"There is no upstream {asked.id} any more." if lane is None else why_upstream(view, lane)
 
 
 def why_request(view: View, request: RequestView) -> str:
@@ -59,7 +72,7 @@ def _cause(view: View, lane: Lane, position: int) -> list[str]:
     match upstream.state:
         case "down":
             why = f": {upstream.detail}" if upstream.detail else ""
-            return [f"{name} is down{why}", "Its queue is kept, and goes on by itself as soon as a server answers."]
+            return [f"{name} is down{why}", HOLDS if upstream.holds else FAILS]
         case "paused":
             return [f"An operator has paused {name}: nobody gets a slot until it is resumed (R)."]
         case "draining":
@@ -78,7 +91,8 @@ def _slots(view: View, lane: Lane, position: int) -> list[str]:
         return [_free(lane, ahead)]
     sentences = []
     if taken > slots:
-        sentences.append(f"{taken} have a slot though max_concurrent is {slots} now: it was lowered.")
+        end = taken - slots + 1
+        sentences.append(f"{taken} have a slot though max_concurrent is {slots} now: {end} must end for the next one.")
     elif slots == 1:
         sentences.append(f"The only slot of {upstream.name} is taken.")
     else:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from llmgate.adminclient import AdminClient, complaint
+from llmgate.adminclient import AdminClient, AsyncAdminClient, complaint
 from llmgate.errors import AdminError, DaemonNotRunning, DaemonSilent
 
 
@@ -74,9 +74,28 @@ class TestNobody:
         with pytest.raises(DaemonNotRunning, match="nobody listens on it"):
             AdminClient(tmp_path / "admin.sock").requests()
 
+    @pytest.mark.parametrize(
+        ("name", "said"), [("file", "That is a file, but not a socket."), (".", "That is a folder")]
+    )
+    def test_what_is_no_socket(self, tmp_path: Path, name: str, said: str) -> None:
+        (tmp_path / "file").touch()
+        with pytest.raises(DaemonNotRunning) as caught:
+            AdminClient(tmp_path / name).status()
+        assert str(caught.value).split("\n")[2].startswith(said)
+
     async def test_the_feed_says_it_too(self, tmp_path: Path) -> None:
         with pytest.raises(DaemonNotRunning, match="does not exist"):
             await anext(AdminClient(tmp_path / "admin.sock").watch())
+
+    async def test_the_settings_that_were_named_are_those_to_start_with(self, tmp_path: Path) -> None:
+        at, named = tmp_path / "admin.sock", Path("/g.toml")
+        line = r"start it now +llmgate --config /g.toml serve\n"
+        with pytest.raises(DaemonNotRunning, match=line):
+            AdminClient(at, settings=named).within(1).status()
+        with pytest.raises(DaemonNotRunning, match=line):
+            await AsyncAdminClient(at, settings=named).status()
+        with pytest.raises(DaemonNotRunning, match=line):
+            await anext(AdminClient(at, settings=named).watch())
 
     def test_a_path_that_is_too_long(self) -> None:
         with pytest.raises(AdminError, match="too long"):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from llmgate.cli.context import Context, print_json, print_lines, terminal_width, wants_color
-from llmgate.errors import LlmgateError
+from llmgate.errors import DaemonNotRunning, LlmgateError
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,36 @@ def test_the_socket_of_the_settings_file_comes_next(tmp_path: Path) -> None:
     file = tmp_path / "llmgate.toml"
     file.write_text('[admin]\nsocket = "/of/the/file"\n')
     assert Context(config=file).find_socket() == Path("/of/the/file")
+
+
+BROKEN = [
+    '[admin]\nsocket = "/of/the/file"\n[upstreams.a]\nurll = "x"\n',
+    '[admin]\nsocket = "/of/the/file"\n[upstreams.a]\nurl = "http://h"\nmax_concurrent = 1\napi_key_env = "NONE_X"\n',
+    '[admin]\nsocket = "/of/the/file"\n[server]\ntls_cert = "/nonexistent"\nkeys_file = "/nonexistent"\n',
+]
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_what_else_is_wrong_with_the_file_is_no_hindrance(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "llmgate.toml"
+    file.write_text(text)
+    assert Context(config=file).find_socket() == Path("/of/the/file")
+
+
+def test_the_file_that_serve_would_find_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "llmgate.toml"
+    file.write_text('[admin]\nsocket = "/of/the/file"\n')
+    monkeypatch.setenv("LLMGATE_CONFIG", str(file))
+    assert Context().find_socket() == Path("/of/the/file")
+    monkeypatch.setenv("LLMGATE_ADMIN__SOCKET", "/of/the/variable")
+    assert Context(config=file).find_socket() == Path("/of/the/variable")
+
+
+def test_what_starts_the_daemon_names_the_settings(tmp_path: Path) -> None:
+    file = tmp_path / "my settings.toml"
+    client = Context(socket=tmp_path / "none.sock", config=file).client("ps").within(2.0)
+    with pytest.raises(DaemonNotRunning, match=f"start it now +llmgate --config '{file}' serve\n"):
+        client.status()
 
 
 def test_else_the_user_s_own_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

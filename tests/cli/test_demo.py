@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -92,3 +93,11 @@ def test_it_runs_as_a_person_runs_it_and_ends_on_ctrl_c(tmp_path: Path) -> None:
         finally:
             process.kill()
     assert process.returncode == 0
+
+
+def test_a_start_that_is_refused_is_an_error_in_json(run: Any, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        result = run("demo", "--json", "--listen", listen, "--admin-socket", tmp_path / "run" / "s")
+    told = json.loads(result.err)
+    assert (result.status, result.out, told["schema"], told["error"]["code"]) == (69, "", 1, "IN_USE")

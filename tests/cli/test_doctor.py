@@ -14,6 +14,7 @@ from llmgate.cli.doctor import Finding, installation, upstream
 from tests.cli.conftest import FakeDaemon, Run, status_of
 from tests.cli.conftest import upstream as view_of
 
+KNOCK = doctor.server_answers
 LISTEN = ["http://127.0.0.1:8080", "http://[::1]:8081", "http://192.168.1.5:8080"]
 
 
@@ -22,6 +23,14 @@ def gates(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Where other gates answer; no upstream of these tests is asked."""
     found: set[str] = set()
     monkeypatch.setattr(doctor, "gate_at", lambda url: "0.1.0" if url in found else None)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def silent(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Servers that take no connection; no other is knocked at."""
+    found: set[str] = set()
+    monkeypatch.setattr(doctor, "server_answers", lambda url: url not in found)
     return found
 
 
@@ -81,6 +90,32 @@ def test_an_upstream_that_is_a_gate_makes_a_chain(gates: set[str]) -> None:
     assert [state for state, _ in about(view_of("a", url="http://gpu:8080", state="down"))] == ["fail"]
 
 
+def test_a_server_that_has_just_gone_is_told_before_the_daemon_knows(silent: set[str], gates: set[str]) -> None:
+    silent |= {"http://a:1", "http://c:1"}
+    gates.add("http://a:1")
+    (finding,) = upstream(view_of("a", state="idle", url="http://a:1"), LISTEN)
+    assert (finding.state, finding.advice.rpartition(": ")[2]) == ("fail", "llmgate probe http://a:1")
+    assert finding.text == "http://a:1 takes no connection from here; the daemon has not noticed yet"
+    three = [EndpointView(name=f"http://{host}:1", up=host != "c") for host in "abc"]
+    found = about(view_of("a", url="http://a:1, http://b:1, http://c:1", endpoints=three))
+    assert [(state, text.split()[0]) for state, text in found] == [("warn", "http://a:1")]
+
+
+def test_a_server_is_knocked_at(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert KNOCK(f"http://127.0.0.1:{port}/llm")
+    assert not KNOCK("http://127.0.0.1:1")
+    asked: list[tuple[str, int]] = []
+
+    def unknown(address: tuple[str, int], _: float) -> socket.socket:
+        asked.append(address)
+        raise socket.gaierror
+
+    monkeypatch.setattr("socket.create_connection", unknown)
+    assert KNOCK("https://ollama")  # the daemon may know it, as one of its container's network
+    assert KNOCK("http://ollama")
+    assert asked == [("ollama", 443), ("ollama", 80)]
+
+
 def test_a_server_that_is_down_is_told_beside_what_an_operator_does() -> None:
     found = about(view_of("a", state="draining", up=False, detail="it takes no connection"))
     assert [state for state, _ in found] == ["fail", "warn"]
@@ -117,6 +152,15 @@ def test_what_a_reload_took_away_is_not_an_operators_doing() -> None:
 def test_what_to_do_about_an_alarm(alarm: str, fields: Any, advice: str) -> None:
     (finding,) = upstream(view_of("a", alarms=[alarm], **fields), LISTEN)
     assert finding.advice[: len(advice) or None] == advice
+
+
+def test_nothing_is_to_be_written_where_there_is_no_file() -> None:
+    alarm = "mismatch: fewer slots (1) than"
+    (finding,) = upstream(view_of("dead", alarms=[alarm]), LISTEN, has_file=False)
+    assert finding.advice.splitlines()[:2] == [
+        "llmgate set dead max_concurrent=1",
+        "and start it with max_concurrent=1 the next time",
+    ]
 
 
 @pytest.mark.parametrize("state", ["active", "inactive"])
@@ -160,6 +204,19 @@ def test_settings_that_cannot_be_used(run: Run, settings: Path, tmp_path: Path) 
     assert (told["schema"], told["ok"]) == (1, False)
     assert told["findings"][0]["what"] == "settings"
     assert f"{settings}:" in told["findings"][0]["text"]
+
+
+def test_settings_that_cannot_be_used_do_not_hide_the_daemon(
+    run: Run, daemon: FakeDaemon, settings: Path, port: int
+) -> None:
+    alarm = "mismatch: fewer slots (1) than"
+    daemon.status = status_of(view_of("a", alarms=[alarm]), listen=[f"http://127.0.0.1:{port}"], config="")
+    settings.write_text(f'[admin]\nsocket = "{daemon.socket}"\n[upstreams.a]\nurll = "x"\n')
+    ended = run("doctor", "--config", settings)
+    assert ended.status == 1
+    assert f"fail  settings: {settings}:" in ended.out
+    assert f"ok    port: http://127.0.0.1:{port}" in ended.out
+    assert "--persist" not in ended.out
 
 
 def test_a_sound_daemon(run: Run, daemon: FakeDaemon, settings: Path, port: int) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import typer
 
-from llmgate.cli.failure import code_of, complain_of_usage, sentence, tell
+from llmgate.cli.failure import code_of, complain_of_start, complain_of_usage, sentence, tell
 from llmgate.errors import (
     AdminError,
     AdminRefusal,
@@ -56,6 +56,28 @@ def test_an_error_goes_to_standard_error_in_either_form(capsys: pytest.CaptureFi
         "",
         '{"schema": 1, "error": {"code": "FAILED", "message": "both ä\\nlines"}}\n',
     )
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (LlmgateError("llmgate: x"), 69, "IN_USE"),
+        (LlmgateError("llmgate: x"), 77, "NO_PERMISSION"),
+        (SettingsError("llmgate: x"), 78, "BAD_SETTINGS"),
+    ],
+)
+def test_a_start_that_is_refused(
+    capsys: pytest.CaptureFixture[str], error: LlmgateError, status: int, code: str
+) -> None:
+    complain_of_start(error, status)
+    assert json.loads(capsys.readouterr().err) == {"schema": 1, "error": {"code": code, "message": "x"}}
+
+
+def test_the_choices_of_a_missing_option_are_one_sentence(run: Any) -> None:
+    said = "missing option '--from': choose from litellm, llama-swap, ollama"
+    assert run("config", "import").err.splitlines()[-1] == f"llmgate: {said}"
+    told = json.loads(run("config", "import", "--json").err)["error"]
+    assert told == {"code": "USAGE", "message": said}
 
 
 def test_a_wrong_line_that_no_command_took(capsys: pytest.CaptureFixture[str]) -> None:

@@ -168,3 +168,9 @@ def test_limits_as_they_are_written(text: str, limit: tuple[str, float | None]) 
 def test_what_is_no_limit(text: str) -> None:
     with pytest.raises(typer.BadParameter):
         _limit(text)
+
+
+def test_a_limit_that_is_given_twice_is_a_usage_error(run: Run, daemon: FakeDaemon) -> None:
+    ended = run("set", "a", "max_concurrent=1", "max_queued=3", "max_concurrent=2", "--socket", daemon.socket)
+    assert (ended.status, ended.out, daemon.asked) == (2, "", [])
+    assert ended.err.endswith("llmgate: max_concurrent is given twice: each limit once\n")

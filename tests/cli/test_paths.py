@@ -64,6 +64,22 @@ def test_a_socket_is_looked_for_where_the_settings_say(tmp_path: Path, short: Pa
     assert (place.path, place.why, place.state) == (short / "admin.sock", "admin.socket in --config", "not there")
 
 
+def test_it_stars_the_socket_of_the_file_that_serve_would_find(short: Path) -> None:
+    file = short / "llmgate" / "llmgate.toml"
+    file.parent.mkdir()
+    file.write_text(f'[admin]\nsocket = "{short}/admin.sock"\n')
+    environ = {"XDG_CONFIG_HOME": str(short), "XDG_RUNTIME_DIR": "/nonexistent"}
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(f"{short}/admin.sock")
+        found = socket_places(Context(), environ)
+    assert [(place.path, place.why) for place in found if place.used] == [
+        (short / "admin.sock", f"admin.socket in {file}")
+    ]
+    assert found[-1].why == "the system's"
+    (named,) = socket_places(Context(), environ | {"LLMGATE_ADMIN__SOCKET": "/of/the/variable"})
+    assert (str(named.path), named.why) == ("/of/the/variable", "LLMGATE_ADMIN__SOCKET")
+
+
 def test_every_state_of_a_socket(short: Path) -> None:
     def state(path: Path) -> str:
         return socket_places(Context(socket=path), {})[0].state
@@ -74,7 +90,7 @@ def test_every_state_of_a_socket(short: Path) -> None:
         bound.listen()
         assert state(short / "s") == "a daemon listens"
     (short / "file").write_text("")
-    assert state(short / "file") == "there, but nobody listens"
+    assert state(short / "file") == state(short) == "there, but no socket"
     assert state(short / "file" / "s") == "not there"
     assert state(short / ("x" * 200)).startswith("no connection: ")
 

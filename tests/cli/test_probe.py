@@ -3,6 +3,7 @@
 import http.server
 import json
 import socket
+import ssl
 import threading
 import tomllib
 from collections.abc import Callable, Iterator
@@ -11,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from certificates import make_pem, serving
 
 from llmgate.cli.probe import explain
 from llmgate.config.load import load
 from llmgate.errors import UpstreamDown, UpstreamFailed
+from llmgate.server.tls import PLAIN as PLAIN_HTTP_HERE
 
 Answers = dict[str, tuple[int, Any]]
 
@@ -175,6 +178,12 @@ def test_what_is_no_server_that_can_be_used_is_told(run: Any, serve: Any, answer
     assert said in done.err
 
 
+def broken_handshake() -> ssl.SSLError:
+    error = ssl.SSLError(1, "x")
+    error.reason = "TLSV1_ALERT_INTERNAL_ERROR"
+    return error
+
+
 @contextmanager
 def shut_port() -> Iterator[int]:
     """A port that is taken, and at which nobody listens."""
@@ -193,7 +202,79 @@ def test_that_nobody_listens_is_told(run: Any) -> None:
 def test_that_it_does_not_speak_tls_is_told(run: Any, serve: Any) -> None:
     done = run("probe", serve(LLAMA).replace("http:", "https:"))
     assert (done.status, done.out) == (1, "")
-    assert "is it http?" in done.err
+    assert "it speaks no TLS, as it seems; llmgate probe http://127.0.0.1:" in done.err
+
+
+def test_nor_does_one_that_only_closes(run: Any) -> None:
+    """As servers on asyncio do."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        closing = threading.Thread(target=_close_when_asked, args=(server,))
+        closing.start()
+        done = run("probe", f"https://127.0.0.1:{server.getsockname()[1]}")
+        closing.join()
+    assert (done.status, done.out) == (1, "")
+    assert "it speaks no TLS, as it seems; llmgate probe http://127.0.0.1:" in done.err
+
+
+def _close_when_asked(server: socket.socket) -> None:
+    connection, _ = server.accept()
+    with connection:
+        connection.recv(1 << 16)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        PLAIN_HTTP_HERE,
+        "<center>The plain HTTP request was sent to HTTPS port</center>",
+        "Client sent an HTTP request to an HTTPS server.\n",
+    ],
+)
+def test_that_it_speaks_https_is_told(run: Any, serve: Any, said: str) -> None:
+    url = serve(dict.fromkeys(("GET /v1/models", "POST /v1/messages", "GET /props", "GET /"), (400, said)))
+    done = run("probe", url)
+    secure = url.replace("http:", "https:")
+    assert done == (1, "", f"llmgate: this port speaks HTTPS: llmgate probe {secure}\n")
+
+
+def test_a_certificate_that_nobody_signed_is_told_with_what_trusts_it(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = make_pem().write(tmp_path)
+    with serving(paths) as url:
+        done = run("probe", url)
+        assert (done.status, done.out) == (1, "")
+        assert "its certificate is refused: self-signed certificate; " in done.err
+        assert "SSL_CERT_FILE=FILE" in done.err
+        assert "ca_file" in done.err
+        monkeypatch.setenv("SSL_CERT_FILE", paths["tls_cert"])
+        assert "certificate" not in run("probe", url).err
+
+
+def test_a_certificate_for_another_name_is_not_told_to_be_trusted(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That would not help."""
+    paths = make_pem(7, names="DNS:elsewhere").write(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", paths["tls_cert"])
+    with serving(paths) as url:
+        said = run("probe", url).err
+    assert "its certificate is refused: IP address mismatch" in said
+    assert "SSL_CERT_FILE" not in said
+
+
+@pytest.mark.parametrize(
+    ("url", "cause", "said"),
+    [
+        ("http://h", ConnectionResetError(), "answers, but not as a server"),
+        ("https://h", ConnectionResetError(104, "x"), "no connection to https://h: Connection reset by peer"),
+        ("https://h", broken_handshake(), "no secure connection to https://h: TLSV1_ALERT_INTERNAL_ERROR"),
+    ],
+)
+def test_not_every_connection_that_breaks_speaks_no_tls(url: str, cause: OSError, said: str) -> None:
+    error = UpstreamDown("llmgate: no connection to the upstream (UPSTREAM_DOWN)")
+    error.__cause__ = cause
+    assert said in explain(url, error)
 
 
 @pytest.mark.parametrize(

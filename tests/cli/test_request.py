@@ -46,6 +46,7 @@ def test_one_that_waits(run: Run, daemon: FakeDaemon) -> None:
         ),
         ({"state": "draining"}, "a drains: it takes nobody new, and serves those that are there"),
         ({"state": "full", "max_concurrent": 2, "running": 1, "draining": 1}, "2 of 2 slots of a taken"),
+        ({"state": "full", "max_concurrent": 1, "running": 6}, "6 have a slot of a, though max_concurrent is 1 now"),
         ({"state": "ok", "max_concurrent": 2, "running": 1}, ""),
     ],
 )

@@ -1,5 +1,7 @@
 """`llmgate serve`: the command line becomes settings, and what is missing is said with the line to type."""
 
+import json
+import socket
 import sys
 import types
 from pathlib import Path
@@ -17,7 +19,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What the daemon was started with; it ends with 69."""
     started: list[Any] = []
 
-    def serve(loaded: Any, _: Any) -> int:
+    def serve(loaded: Any, *_: Any) -> int:
         started.append(loaded)
         return 69
 
@@ -82,7 +84,12 @@ def test_an_upstream_given_twice_is_refused() -> None:
     ("line", "said"),
     [
         (("--upstream", "foo"), "'--upstream': must be NAME=URL"),
-        (("--upstream", "a=http://h,x=1"), "'--upstream': a: after the URL comes KEY=VALUE"),
+        (("--upstream", "a=http://h,x=1"), "'--upstream': a: unknown key x; known here are "),
+        (
+            ("--upstream", "a=http://h,max_conc=1"),
+            "'--upstream': a: unknown key max_conc; did you mean max_concurrent?",
+        ),
+        (("--upstream", "a=http://h,x"), "'--upstream': a: after the URL comes KEY=VALUE"),
         (("--upstream", "a=ftp://h"), "'--upstream': a.url must be an http or https URL"),
         (("--upstream", "a=http://h,max_concurrent=x"), "'--upstream': a.max_concurrent must be a whole number"),
         (("--listen", "8080"), "'--listen': must be"),
@@ -110,3 +117,14 @@ def test_an_upstream_of_a_file_may_be_completed_by_the_command_line(
     file.write_text("[upstreams.a]\nmax_concurrent = 7\n")
     run("serve", "--config", file, "--upstream", "a=http://127.0.0.1:1")
     assert served[0].settings.upstreams["a"].max_concurrent == 7
+
+
+def test_a_start_that_is_refused_is_an_error_in_json(run: Any, tmp_path: Path) -> None:
+    """No entry of the log, whatever its format is."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        line = ("--upstream", "a=http://127.0.0.1:1", "--listen", address, "--admin-socket", tmp_path / "run" / "s")
+        result = run("serve", "--json", *line)
+    told = json.loads(result.err)
+    assert (result.status, result.out, told["schema"], told["error"]["code"]) == (69, "", 1, "IN_USE")
+    assert told["error"]["message"].startswith(f"cannot listen on {address}: Address already in use")

@@ -13,7 +13,15 @@ from llmgate.cli.top import Theme
 from llmgate.tui.themes import NAMES
 from tests.cli.conftest import FakeDaemon, request, status_of, upstream
 
-PLAIN = {"ascii": False, "once": False, "no_color": False, "quiet": False, "read_only": False, "theme": "default"}
+PLAIN = {
+    "ascii": False,
+    "once": False,
+    "no_color": False,
+    "quiet": False,
+    "read_only": False,
+    "settings": None,
+    "theme": "default",
+}
 
 
 @pytest.mark.parametrize(
@@ -71,6 +79,8 @@ def test_that_no_daemon_runs_is_told_as_everywhere(run: Any, tmp_path: Path) -> 
     ended = run("top", "--once", "--socket", tmp_path / "none.sock")
     assert (ended.status, ended.out) == (3, "")
     assert ended.err.startswith("llmgate: no daemon answers on ")
+    named = run("top", "--once", "--config", "/g.toml", "--socket", tmp_path / "none.sock")
+    assert "llmgate --config /g.toml serve\n" in named.err
 
 
 def test_ctrl_c_lets_the_screen_put_the_terminal_back(

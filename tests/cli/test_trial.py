@@ -220,4 +220,5 @@ def test_the_rate_is_that_of_the_answer_alone() -> None:
     course = Course(first=1.0, ended=3.0, pieces=21)
     assert course.rate == 10.0
     assert Course(first=1.0, ended=1.0, pieces=5).rate is None
+    assert Course(first=1.0, ended=1.0002, pieces=5).rate is None, "it came all at once"
     assert Course(ended=1.0).rate is None

@@ -13,6 +13,8 @@ from tests.cli.conftest import FakeDaemon, Run, status_of
 from tests.cli.conftest import upstream as view_of
 
 DOWN = view_of("b", state="down", detail="it takes no connection")
+EMPTY, PAUSED = view_of("empty", state="drained"), view_of("paused", state="paused")
+REFUSING = "refuses who comes until it is resumed"
 DRAINS = view_of("drains", state="draining", up=False, detail="it takes no connection")
 
 
@@ -23,6 +25,11 @@ DRAINS = view_of("drains", state="draining", up=False, detail="it takes no conne
         (["--ready", "--upstream", "drains"], {}, "drains is down: it takes no connection"),
         (["--ready"], {"state": "stopping"}, "the daemon is stopping"),
         (["--ready", "--upstream", "a"], {}, ""),
+        (["--ready", "--upstream", "empty"], {}, f"empty is drained, and {REFUSING}"),
+        (["--upstream", "empty"], {}, f"empty is drained, and {REFUSING}"),
+        (["--upstream", "closing"], {}, f"closing is draining, and {REFUSING}"),
+        (["--idle", "--upstream", "empty"], {}, ""),
+        (["--ready", "--upstream", "paused"], {}, ""),
         (["--idle"], {}, "a: 1 running, 0 waiting, 2 draining"),
         (["--idle", "--upstream", "b"], {}, ""),
         (["--ready", "--idle", "--upstream", "a"], {}, "a: 1 running, 0 waiting, 2 draining"),
@@ -31,7 +38,8 @@ DRAINS = view_of("drains", state="draining", up=False, detail="it takes no conne
 def test_what_it_waits_for(
     run: Run, daemon: FakeDaemon, arguments: list[str], fields: dict[str, Any], why: str
 ) -> None:
-    daemon.status = status_of(view_of("a", running=1, draining=2), DOWN, DRAINS, **fields)
+    closing = view_of("closing", state="draining")
+    daemon.status = status_of(view_of("a", running=1, draining=2), DOWN, DRAINS, EMPTY, PAUSED, closing, **fields)
     ended = run("wait", *arguments, "--timeout", "0", "--socket", daemon.socket)
     assert ended == ((5, "", f"llmgate: timed out: {why}\n") if why else (0, "", ""))
 
@@ -74,3 +82,8 @@ def test_json_is_the_state_that_was_waited_for(run: Run, daemon: FakeDaemon) -> 
     ended = run("wait", "--json", "--upstream", "a", "--socket", daemon.socket)
     told = json.loads(ended.out)
     assert (ended.status, next(iter(told)), told["upstreams"][0]["name"]) == (0, "schema", "a")
+
+
+def test_one_that_is_drained_does_not_keep_all_from_being_ready(run: Run, daemon: FakeDaemon) -> None:
+    daemon.status = status_of(view_of("a"), EMPTY)
+    assert run("wait", "--ready", "--timeout", "0", "--socket", daemon.socket) == (0, "", "")

@@ -140,10 +140,26 @@ def test_an_upstream_needs_name_and_url(text: str) -> None:
         parse_upstream(text)
 
 
-@pytest.mark.parametrize("rest", ["max_concurrent", "max=1", "", "url=x", "max_queued=1,max_queued=2"])
+@pytest.mark.parametrize("rest", ["max_concurrent", "", "url=x", "max_queued=1,max_queued=2"])
 def test_after_the_url_come_keys_with_values(rest: str) -> None:
     with pytest.raises(SettingsError, match=r"--upstream a: after the URL comes KEY=VALUE.*max_concurrent"):
         parse_upstream(f"a=http://h,{rest}")
+
+
+@pytest.mark.parametrize(
+    ("pair", "said"),
+    [
+        ("max-concurent=1", "unknown key max-concurent; did you mean max_concurrent?"),
+        ("foo=1", "unknown key foo; known here are kind, models, "),
+        ("ur=x", "unknown key ur; known here are "),
+        ("endpoint=x", "unknown key endpoint; known here are "),
+        ("=1", "unknown key ; known here are "),
+    ],
+)
+def test_an_unknown_key_is_named_with_the_nearest(pair: str, said: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        parse_upstream(f"a=http://h,{pair}")
+    assert str(refused.value).startswith(f"llmgate: --upstream a: {said}")
 
 
 def test_endpoints_are_for_a_file() -> None:

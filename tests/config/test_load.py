@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_settings import BaseSettings
 
-from llmgate.config import load as load_module
 from llmgate.config.environment import parse_upstream
-from llmgate.config.load import Loaded, find_file, load, read_text
+from llmgate.config.load import Loaded, load, read_text
+from llmgate.config.paths import find_file
 from llmgate.config.settings import Settings
 from llmgate.errors import SettingsError
 
@@ -47,7 +47,7 @@ def test_a_file_is_read(file: Path) -> None:
 
 
 def test_without_any_file_the_defaults_hold(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(load_module, "settings_files", lambda _environ: [tmp_path / "none.toml"])
+    monkeypatch.setattr("llmgate.config.paths.settings_files", lambda _environ: [tmp_path / "none.toml"])
     assert load(None, environ={}) == Loaded(Settings(), None)
 
 

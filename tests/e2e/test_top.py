@@ -214,7 +214,7 @@ def act_on_upstreams(top: Terminal) -> None:
 
 def change_the_look(top: Terminal) -> None:
     top.press("P")
-    top.shows("── PAUSED: picture of ")
+    top.shows("── FROZEN: picture of ")
     top.press("P")
     top.shows("● live")
     top.press("l")

@@ -50,7 +50,7 @@ async def test_a_reload_tells_what_is_new_and_what_is_wrong(recorder: Any) -> No
     recorder.reloaded = Reloaded(changed=changes)
     assert await perform(recorder, (RELOAD,)) == ("settings: read again (a.b, c after a restart)", False)
     recorder.reloaded = Reloaded(warnings=["a.b stays 2", "odd"])
-    assert (await perform(recorder, (RELOAD,)))[0] == "settings: read again (nothing changed) a.b stays 2 odd"
+    assert (await perform(recorder, (RELOAD,)))[0] == "settings: read again (nothing changed); a.b stays 2; odd"
     recorder.reloaded = Reloaded(error="llmgate: /x: no such key\nand more")
     assert await perform(recorder, (RELOAD,)) == ("llmgate: /x: no such key", True)
 

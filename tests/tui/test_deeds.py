@@ -10,7 +10,7 @@ import pytest
 from llmgate.tui.actions import Action
 from llmgate.tui.model import View
 from llmgate.tui.press import press
-from llmgate.tui.state import Asking, State
+from llmgate.tui.state import Asking, State, Why
 from llmgate.tui.step import Copy, Do, Examine
 
 After = Callable[..., State]
@@ -170,9 +170,9 @@ def test_nothing_to_copy(viewed: Any, sample: Any, after: After) -> None:
 
 
 def test_why(view: View, after: After) -> None:
-    assert after(view, "w").why.startswith("3 wait on ha-llm.")
-    assert after(view, "2", "w").why.startswith("q-7f3a21 has been waiting")
-    assert after(view, "5", "j", "j", "w").why.startswith("1 wait on vllm-a100.")
+    assert after(view, "w").why == Why("upstream", "ha-llm")
+    assert after(view, "2", "w").why == Why("request", "q-7f3a21")
+    assert after(view, "5", "j", "j", "w").why == Why("upstream", "vllm-a100")
     lost = replace(view, link=replace(view.link, state="lost", error="No daemon answers on /x\n\nBecause."))
     step = press(after(lost), "w", lost, 24)
     assert step.effects == (Examine(),)

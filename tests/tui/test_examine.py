@@ -3,6 +3,8 @@
 import sys
 from typing import Any
 
+import pytest
+
 from llmgate.tui.cells import plain, width_of_line
 from llmgate.tui.columns import Frame
 from llmgate.tui.examine import examine, report_lines
@@ -38,3 +40,25 @@ def test_long_lines_go_on_below_themselves(view: Any) -> None:
     assert said[2].startswith("  ok    settings: a word")
     assert said[3].startswith("        word a word")
     assert "        do this?[2J: llmgate probe http://127.0.0.1:18484" in said
+
+
+@pytest.mark.parametrize(
+    ("report", "shown"),
+    [
+        (
+            "      start the server, or look at its address: llmgate probe http://h:1",
+            ["start the server, or look at its address:", "llmgate probe http://h:1"],
+        ),
+        (
+            "      start the server that is not there, or look at its address: llmgate probe http://h:1",
+            ["start the server that is not there, or look at", "its address: llmgate probe http://h:1"],
+        ),
+        (
+            "      look: llmgate probe http://" + "h" * 40,
+            ["look: llmgate probe http://" + "h" * 24, "h" * 16],
+        ),
+    ],
+)
+def test_a_command_is_not_broken_where_it_can_be_helped(view: Any, report: str, shown: list[str]) -> None:
+    lines = [plain(line).rstrip() for line in report_lines(Frame(view), Look(60, 15), report, 0)]
+    assert [line for line in lines[2:-2] if line] == [" " * 8 + text for text in shown]

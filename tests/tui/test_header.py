@@ -83,9 +83,9 @@ def test_who_may_not_act(view: View, after: After) -> None:
 def test_a_frozen_picture_has_its_title_and_its_age(view: View, after: After) -> None:
     later = replace(view, at=view.at + 33, now_ms=view.now_ms + 33_000)
     first, second = head(later, after(view, "P"))
-    assert "○ PAUSED" in first
+    assert "○ FROZEN" in first
     assert first.endswith("14:03:04")
-    assert second.startswith("── PAUSED: picture of 14:02:31, 33 s old; P goes on ─")
+    assert second.startswith("── FROZEN: picture of 14:02:31, 33 s old; P goes on ─")
     assert "● live" in head(later, after(view, "P", "P"))[0]
 
 

@@ -16,7 +16,7 @@ from llmgate.tui.listing import settle
 from llmgate.tui.model import Model
 from llmgate.tui.picture import picture
 from llmgate.tui.press import press
-from llmgate.tui.state import PAGES, PANES, Chosen, Message, Sort, State, Typing
+from llmgate.tui.state import PAGES, PANES, Chosen, Message, Sort, State, Typing, Why
 
 ERROR = "No daemon answers on /run/x.sock\n\nThe socket file does not exist.\n\n  start it now          llmgate serve"
 
@@ -298,6 +298,24 @@ def test_slots_that_are_down_do_not_count_and_ungated_ones_stand_apart(model: Mo
     assert "run 1/2+3 " in drawn(model, Look(80, 24))[0]
 
 
+@pytest.mark.parametrize("look", [Look(80, 24), Look(50, 12)])
+def test_why_is_said_anew_with_each_picture(model: Model, sample: Any, look: Look) -> None:
+    def said(name: str, waiting: int, after_ms: int) -> str:
+        requests = [sample.request(f"w{number}", name) for number in range(waiting)]
+        requests.append(sample.request("r", name, state="running", dispatched_ms=sample.NOW))
+        up = sample.upstream(name, state="full", running=1, waiting=waiting)
+        model.apply(sample.snapshot([up], requests, now_ms=sample.NOW + after_ms), 1.0)
+        return " ".join("\n".join(drawn(model, look, why=Why("upstream", "one"))).split())
+
+    first = said("one", 8, 6_000)
+    assert "8 wait on one." in first
+    assert "has been running for 0:06." in first
+    later = said("one", 1, 246_000)
+    assert "1 wait on one." in later
+    assert "has been running for 4:06." in later
+    assert "There is no upstream one any more." in said("uno", 1, 250_000)
+
+
 def test_ascii_is_ascii(model: Model) -> None:
     for look in (Look(80, 24), Look(120, 40), Look(40, 10)):
         for state in (
@@ -308,7 +326,7 @@ def test_ascii_is_ascii(model: Model) -> None:
             {"detail": "q-7f3a24"},
             {"help": 0},
         ):
-            assert "\n".join(drawn(model, look, ascii=True, why="界", **state)).isascii()
+            assert "\n".join(drawn(model, look, ascii=True, why=Why("request", "界"), **state)).isascii()
     model.lost(ERROR + "界", 1, 1.0, 2.0)
     assert "\n".join(drawn(model, Look(80, 24), ascii=True)).isascii()
 
@@ -369,7 +387,7 @@ STATE = st.builds(
     filter=TEXT,
     detail=st.just("") | TEXT,
     help=st.none() | st.integers(0, 100),
-    why=TEXT,
+    why=st.none() | st.builds(Why, st.sampled_from(["request", "upstream"]), TEXT | st.sampled_from(["a", "b"])),
     log=st.booleans(),
     prompt=st.none() | st.builds(Typing, st.sampled_from(["filter", "command"]), TEXT),
     message=st.none() | st.builds(Message, TEXT),

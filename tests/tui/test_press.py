@@ -174,7 +174,7 @@ class TestViews:
         assert after(view, "w").why
         for key in ("escape", "w", "enter"):
             closed = after(view, "w", key)
-            assert (closed.why, closed.pane) == ("", "upstreams")
+            assert (closed.why, closed.pane) == (None, "upstreams")
         assert chosen(after(view, "w", "j")) == "reasoning"
 
     def test_freeze(self, view: View, after: After) -> None:

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from llmgate.adminapi import EndpointView
-from llmgate.tui.why import why_request, why_upstream
+from llmgate.tui.state import Why
+from llmgate.tui.why import why_request, why_text, why_upstream
 
 
 @pytest.fixture
@@ -39,12 +40,14 @@ END = " It gets a slot in about 0:05, by the last runs. It gives up in 1:00 (que
     [
         ({}, "The only slot of a is taken. The longest, r-0 (dsh), has been running for 1:05. 1 stands before it."),
         ({"max_concurrent": 2, "running": 2}, "All 2 slots of a are taken."),
-        ({"running": 3}, "3 have a slot though max_concurrent is 1 now: it was lowered."),
+        ({"running": 3}, "3 have a slot though max_concurrent is 1 now: 3 must end for the next one."),
+        ({"running": 3, "max_concurrent": 2}, "3 have a slot though max_concurrent is 2 now: 2 must end for the next"),
         ({"draining": 1, "running": 0}, "1 of them: over for the client, the server is not yet known to be free."),
         ({"max_concurrent": 3}, "A slot is free: it goes to the first of the 1 before it."),
         ({"max_concurrent": 0}, "a is not gated: it gets a slot at once."),
         ({"state": "down", "detail": "it takes no connection"}, "a is down: it takes no connection. Its queue is kept"),
         ({"state": "down"}, "a is down. Its queue is kept, and goes on by itself as soon as a server answers."),
+        ({"state": "down", "holds": False}, 'a is down. Its queue is not kept (on_down = "fail"): requests fail with'),
         ({"state": "paused"}, "An operator has paused a: nobody gets a slot until it is resumed (R)."),
         ({"state": "draining"}, "a is draining: it takes nobody new, and those that are there are served to the end."),
         ({"state": "drained"}, "a is drained: it takes nobody new, and nobody is left there."),
@@ -103,3 +106,10 @@ def test_upstreams(sample: Any, viewed: Any) -> None:
     assert ask(state="paused").startswith("Nobody waits on a. An operator has paused a")
     assert ask([sample.request("q", "a")], running=1).startswith("1 wait on a. The only slot of a is taken.")
     assert ask(alarms=["mismatch: the server has 1 slot"]) == "Nobody waits on a. mismatch: the server has 1 slot."
+
+
+def test_what_is_gone_is_told(sample: Any, viewed: Any) -> None:
+    view = viewed(sample.snapshot([sample.upstream("a")]))
+    assert why_text(view, Why("request", "q-1")) == "q-1 is over, and no longer kept here."
+    assert why_text(view, Why("upstream", "b")) == "There is no upstream b any more."
+    assert why_text(view, Why("upstream", "a")) == "Nobody waits on a."

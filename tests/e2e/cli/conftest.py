@@ -41,7 +41,7 @@ def run(gate: GateProcess, capsys: pytest.CaptureFixture[str]) -> Run:
 
     async def run_beside(*arguments: object) -> Result:
         given = [str(argument) for argument in arguments]
-        socket = [] if "--socket" in given else ["--socket", str(gate.socket)]
+        socket = [] if {"--socket", "--config"} & {*given} else ["--socket", str(gate.socket)]
         capsys.readouterr()
         status = await asyncio.to_thread(run_line, [*socket, *given])
         return Result(status, *capsys.readouterr())

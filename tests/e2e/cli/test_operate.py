@@ -121,6 +121,24 @@ async def test_persist_and_reload(tmp_path: Path, run: Run, hands: Hands) -> Non
         assert own.upstream("a")["max_concurrent"] == 4
 
 
+async def test_a_file_that_was_broken_since_hides_no_daemon(tmp_path: Path, run: Run, hands: Hands) -> None:
+    limits = {"url": hands.url, "models": ["m"], "max_concurrent": 1, "kind": "anthropic"}
+    with GateProcess(tmp_path, {"upstreams": {"a": limits}}) as own:
+        with own.settings_path.open("a") as file:
+            file.write('\n[upstreams.b]\nurll = "http://127.0.0.1:1"\n')
+        at = ("--config", own.settings_path)
+        for line in ("status", "ps", "top --once", "wait --ready --timeout 60s"):
+            assert ((told := await run(*at, *line.split())).status, told.err) == (0, ""), line
+        refused = await run(*at, "reload")
+        assert (refused.status, refused.out) == (1, "")
+        assert f"{own.settings_path}:" in refused.err
+        assert refused.err.endswith("llmgate: the old settings stay in force\n")
+        looked = (await run(*at, "doctor")).out
+        assert f"settings: {own.settings_path}:" in looked
+        assert f"ok    daemon: llmgate {own.status()['version']} runs as process {own.pid}" in looked
+        assert "ok    upstream a: " in looked
+
+
 async def test_the_servers_own_slots_and_back(tmp_path: Path, run: Run, hands: Hands) -> None:
     """The server tells none, so "auto" is 1; a reload tells what an operator set, and what brings the settings back."""
     limits = {"url": hands.url, "models": ["m"], "max_concurrent": 3, "kind": "anthropic"}
