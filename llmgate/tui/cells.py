@@ -115,7 +115,7 @@ def _shared(one: str, other: str) -> int:
 def wrap(text: str, width: int) -> list[str]:
     """The text on lines of at most `width` cells, broken at blanks where there are some."""
     lines = []
-    while width_of(text) > width:
+    while text and width_of(text) > width:  # a width below 0 comes of a tiny screen less its margins
         line = cut(text, max(width, 2))
         blank = line.rstrip().rfind(" ")
         if blank > len(line) // 2:

@@ -115,6 +115,11 @@ def test_wrapped_lines_fit_and_hold_everything(text: str, width: int) -> None:
     assert "".join("".join(lines).split()) == "".join(text.split())
 
 
+def test_wrapping_ends_where_there_is_no_room_at_all() -> None:
+    for width in (-1, 0):
+        assert "".join(wrap("abc", width)) == "abc"
+
+
 def test_wrapping_breaks_at_blanks() -> None:
     assert wrap("one two three", 9) == ["one two", "three"]
     assert wrap("abcdefgh ij", 4) == ["abcd", "efgh", "ij"]
